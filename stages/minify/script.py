@@ -1,7 +1,9 @@
 """A program and the failure that it shows, as a script as a person would write it."""
 
-from collections.abc import Mapping, Sequence
+import ast
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from string import Template
 from typing import Any
@@ -55,6 +57,9 @@ class Predicate:
     name: str
     source: str
     packages: tuple[str, ...] = ()
+
+
+_STANDARD = ("collections", "functools", "json", "math", "operator", "os", "re", "subprocess", "types")
 
 
 @dataclass(frozen=True)
@@ -114,28 +119,37 @@ def script(
         "given": "wide(inputs())" if run else "inputs()",
         "mode": "enable_grad" if candidate.training else "no_grad",
     }  # fmt: skip
-    imports = {"operator": "operator." in program, "math": "math." in program or "off" in helpers,
-               "json": "stored" in helpers, "os": stored or "where" in helpers,
-               "re": "where" in helpers, "subprocess": child}  # fmt: skip
     dispatch = [
         "from torch.utils._python_dispatch import TorchDispatchMode",
         "from torch.utils._pytree import tree_map",
     ]
     main = "here" if kind == ASKED else "any" if failure is None else "child" if child else "here"
     expected = ASKED if isinstance(by, Predicate) else "any failure" if failure is None else failure.text
-    return Template(_SKELETON.read_text(encoding="utf-8")).substitute(
+    return with_imports(partial(
+        Template(_SKELETON.read_text(encoding="utf-8")).substitute,
         values | {"found": Template(parts["found crash" if child else f"found {kind}"]).safe_substitute(values),
                   "main": Template(parts[f"main {main}"]).substitute(values)},
         title=plain(said.title), notes="\n".join(map(plain, said.notes)) or "Part of a graph.",
         expected=plain(expected), here=parts["usage child"] if child else "",
-        imports="".join(f"import {name}\n" for name in sorted(imports) if imports[name]),
         more_imports="".join(f"{line}\n" for line in (dispatch if "exact" in helpers else [])),
         constants="".join([f"EXPECTED = {expected!r}\n" if main != "any" else "",
                            f"LIMIT_S = {said.limit_s:g}\n" if child else ""]),
         helpers="".join(Template(parts[name]).safe_substitute(values) + "\n\n\n" for name in helpers),
         inputs=given, program=program,
         by=by.source if isinstance(by, Predicate) else _compiled(by, candidate.dynamic),
-    )  # fmt: skip
+    ))  # fmt: skip
+
+
+def with_imports(made: Callable[..., str], beside: Iterable[str] = ()) -> str:
+    """A script that imports what it reads of Python.
+
+    Args:
+        made: the script, of ``imports``.
+        beside: further modules to import.
+    """
+    read = {node.id for node in ast.walk(ast.parse(made(imports=""))) if isinstance(node, ast.Name)}
+    names = sorted({name for name in _STANDARD if name in read} | set(beside))
+    return made(imports="".join(f"import {name}\n" for name in names))
 
 
 def _called(function: str, inputs: str, run: str) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from inductor_debug.stages.minify.modules import edits, readable
 from inductor_debug.stages.minify.modules.program import calls_of, functions, statements, text, tidied
+from inductor_debug.stages.minify.modules.stubs import Stub, replaced
 from inductor_debug.stages.minify.search import reduced
 
 SIZES = (2, 3, 4, 5, 6, 8)
@@ -25,6 +26,7 @@ class Cuts:
         shows: whether a program shows the failure.
         over: whether time is up.
         progress: told of each step.
+        given: what may stand for submodules.
 
     Attributes:
         tree: the smallest so far.
@@ -33,15 +35,17 @@ class Cuts:
 
     def __init__(
         self, tree: ast.Module, shows: Callable[[ast.Module], bool], over: Callable[[], bool],
-        progress: Callable[[str], None],
+        progress: Callable[[str], None], given: Sequence[Stub] = (),
     ) -> None:  # fmt: skip
-        self.tree, self.minimal = tree, False
+        self.tree, self.minimal, self._given = tree, False, given
         self._shows, self._over, self._progress = shows, over, progress
         self._tried = {text(tree)}
 
     def cut(self) -> None:
         """Cut all that can be cut."""
         before = ""
+        self._calls()
+        self.modules()
         while before != (before := text(self.tree)) and not self._over():
             self._calls()
             self._items()
@@ -86,6 +90,24 @@ class Cuts:
             return True
         done = reduced([1.0] * count, lambda kept: self._adopts(made(whole, kept)), over=self._over)
         return done.minimal
+
+    def modules(self) -> None:
+        """Have submodules give what they gave: those that the model calls, then those within the ones that stay."""
+        around = {"model"}
+        while within := [stub for stub in self._given if stub.inside in around]:
+            level = [stub for stub in within if stub.value]
+            whole, left = self.tree, tuple(range(len(level)))
+            if level and self._adopts(replaced(whole, level)):
+                left = ()
+            elif level:
+
+                def shows(kept: Sequence[int], whole: ast.Module = whole, level: list[Stub] = level) -> bool:
+                    return self._adopts(replaced(whole, [level[place] for place in {*range(len(level))} - {*kept}]))
+
+                left = reduced([1.0] * len(level), shows, over=self._over).kept
+            around = {stub.path for stub in within if not stub.value} | {level[place].path for place in left}
+        for stub in self._given:  # what something else still holds
+            self._adopts(replaced(self.tree, [stub]) if stub.value else None)
 
     def _calls(self) -> None:
         self._reduced(len(calls_of(self.tree).elts), edits.with_calls)

@@ -23,6 +23,7 @@ from inductor_debug.stages.minify.modules.readable import with_plain_numbers
 from inductor_debug.stages.minify.modules.rebuild import Builder
 from inductor_debug.stages.minify.modules.recorded import Arguments, call_source, described, received
 from inductor_debug.stages.minify.modules.script import EAGER, Way, script
+from inductor_debug.stages.minify.modules.stubs import stubs
 from inductor_debug.stages.minify.modules.trials import Trials
 from inductor_debug.stages.minify.script import Compiler
 from inductor_debug.stages.minify.workers import Workers
@@ -43,6 +44,7 @@ class Part:
         tensors: that it reads from a file.
         way: how it is compiled.
         packages: that it imports beside torch.
+        places: source of each of its modules in the program, by the module's address.
     """
 
     path: str
@@ -51,6 +53,7 @@ class Part:
     tensors: dict[str, torch.Tensor]
     way: Way
     packages: tuple[str, ...]
+    places: dict[int, str]
 
 
 def smallest_module(
@@ -136,8 +139,10 @@ class _Search:
         def shows(tree: ast.Module) -> bool:
             return self.trials.found(tree, part.way, kind) == failure
 
+        given = stubs(self.module, self.calls, part.path, part.places)
+        self._restore()
         cuts = Cuts(part.tree, shows, self.over,
-                    lambda text: self.progress(f"{text}, {self.trials.executed} programs tried"))  # fmt: skip
+                    lambda text: self.progress(f"{text}, {self.trials.executed} programs tried"), given)  # fmt: skip
         if shows(part.tree):
             cuts.cut()
         return self._told(part, cuts, failure)
@@ -179,7 +184,8 @@ class _Search:
                 continue
             item = self.module.get_submodule(path)
             try:
-                function = Builder(inliner, stored=stored).function(item)
+                builder = Builder(inliner, stored=stored)
+                function = builder.function(item)
                 tree = program(inliner.body(), function, given[path])
             except NotReproducible as error:
                 self.refused.append(f"{path or 'the model'}: {error}")
@@ -191,7 +197,9 @@ class _Search:
             texts.add(source)
             tensors = inliner.values.tensors | (
                 dict(item.state_dict()) if stored else {})  # fmt: skip
-            made.append(Part(path, type(item).__qualname__, tree, tensors, way, tuple(sorted(inliner.packages))))
+            made.append(
+                Part(path, type(item).__qualname__, tree, tensors, way, tuple(sorted(inliner.packages)), builder.paths)
+            )
         likely = self.expected.text.rpartition(" ")[2] if self.expected is not None else ""
         likely = likely if self.expected is not None and self.expected.kind == STORM else ""
         made.sort(key=lambda part: (likely not in text(part.tree), sizes[part.path]))

@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from inductor_debug.stages.minify.modules.names import Resolver, Scope, attributes_of_first, free_names, plain
+from inductor_debug.stages.minify.modules.names import Resolver, Scope, attributes_of_first, free_names, ordered, plain
 from inductor_debug.stages.minify.modules.values import Values
 from inductor_debug.stages.repro import NotReproducible
 
@@ -87,7 +87,7 @@ class Inliner:
         lines = [f"import {name}" for name in sorted(self._imports | {"torch"})]
         classes = [cls for cls in self._classes if self._classes[cls]]
         made = [self._class(cls) for cls in sorted(classes, key=lambda cls: len(cls.__mro__))]
-        return [*ast.parse("\n".join(lines)).body, *self._definitions, *made]
+        return [*ast.parse("\n".join(lines)).body, *ordered(self._definitions), *made]
 
     def restore(self) -> None:
         """Give what the code reads from around it the values that it had when it was collected."""
@@ -198,7 +198,7 @@ class Inliner:
             tree = ast.Assign([ast.Name(name, ast.Store())], lambdas[0])
         elif isinstance(tree, ast.FunctionDef):
             tree.name = name
-        self._resolve(tree, Scope(inner.__globals__, inner))
+        self._resolve(tree, _scope_of(inner))
         self._definitions.append(tree)
         return name
 
@@ -226,7 +226,7 @@ class Inliner:
                 assert isinstance(tree, ast.FunctionDef)
                 tree.name = name
                 known[name] = tree
-                self._resolve(tree, Scope(inner.__globals__, inner))
+                self._resolve(tree, _scope_of(inner))
                 self._of_self |= attributes_of_first(tree)
                 if any(isinstance(node, ast.Name) and node.id == "super" for node in ast.walk(tree)):
                     self._method(cls, mro[place + 1 :], name)
@@ -306,6 +306,12 @@ class Inliner:
 def is_torchs(cls: type) -> bool:
     """Whether a class is torch's or Python's own."""
     return cls.__module__.partition(".")[0] in ("torch", "builtins", "abc", "typing")
+
+
+def _scope_of(function: types.FunctionType) -> Scope:
+    """What a function's source reads from around it: it is that of the innermost function where decorators wrap it."""
+    written = inspect.unwrap(function)
+    return Scope(written.__globals__, written)
 
 
 def _parsed(value: Any) -> ast.stmt:

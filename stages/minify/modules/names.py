@@ -3,7 +3,7 @@
 import ast
 import copy
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 
@@ -122,6 +122,45 @@ def attributes_of_first(tree: ast.FunctionDef) -> set[str]:
         if isinstance(inner, ast.Name) and inner.id == first:
             found |= set(chain)
     return found
+
+
+def ordered(definitions: Sequence[ast.stmt]) -> list[ast.stmt]:
+    """Definitions, each after those that it reads as soon as it is executed: bases, decorators, defaults."""
+    named = {name: node for node in definitions for name in _defined(node)}
+    done: dict[int, ast.stmt] = {}
+
+    def put(node: ast.stmt, around: tuple[int, ...]) -> None:
+        if id(node) in done or id(node) in around:
+            return
+        for name in _read_at_once(node):
+            if name in named:
+                put(named[name], (*around, id(node)))
+        done[id(node)] = node
+
+    for node in definitions:
+        put(node, ())
+    return list(done.values())
+
+
+def _defined(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return [node.name]
+    return [item.id for item in node.targets if isinstance(item, ast.Name)] if isinstance(node, ast.Assign) else []
+
+
+def _read_at_once(tree: ast.stmt) -> list[str]:
+    """Names that are read when a definition is executed: not those in the bodies of its functions."""
+    found: list[str] = []
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Name):
+            found.append(node.id)
+        if isinstance(node, ast.FunctionDef | ast.Lambda):
+            left += [*node.args.defaults, *filter(None, node.args.kw_defaults), *getattr(node, "decorator_list", [])]
+        else:
+            left += ast.iter_child_nodes(node)
+    return list(dict.fromkeys(found))
 
 
 class Resolver(ast.NodeTransformer):

@@ -46,8 +46,10 @@ def text(tree: ast.Module) -> str:
 
 def imports(tree: ast.Module) -> list[str]:
     """Modules that it imports, beside torch."""
-    return [item.name for node in tree.body if isinstance(node, ast.Import) for item in node.names
-            if item.name != "torch"]  # fmt: skip
+    named = [item.name for node in tree.body if isinstance(node, ast.Import) for item in node.names]
+    read = {node.value.id for node in ast.walk(tree)
+            if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)}  # fmt: skip
+    return sorted({*named, *({"types", "functools"} & read)} - {"torch"})
 
 
 def calls_of(tree: ast.Module) -> ast.List:
@@ -227,8 +229,9 @@ def strange(tree: ast.Module, tensors: dict[str, torch.Tensor], original: torch.
         exec(compile(source, "rebuilt", "exec"), scope)
         with torch.no_grad(), kept_generator():
             module = scope["model"]()
-            numbers = original.state_dict()
-            module.load_state_dict({key: numbers[key] for key in module.state_dict()})
+            numbers = {**original.state_dict(), **dict(original.named_buffers())}
+            for name, value in {**module.state_dict(), **dict(module.named_buffers())}.items():
+                value.copy_(numbers[name])
             for call in seen:
                 torch.set_rng_state(call.generator)
                 args, kwargs = copied((call.args, call.kwargs))

@@ -22,12 +22,15 @@ class Builder:
     Args:
         inliner: has what the modules' methods need.
         stored: whether parameters and buffers have their own numbers, by a call of ``filled``.
+
+    Attributes:
+        paths: source of each module and parameter that was made last, by its address.
     """
 
     def __init__(self, inliner: Inliner, *, stored: bool) -> None:
         self._inliner, self._stored = inliner, stored
         self._lines: list[str] = []
-        self._paths: dict[int, str] = {}
+        self.paths: dict[int, str] = {}
 
     def function(self, module: MODULE) -> ast.stmt:
         """The function that makes a module.
@@ -35,7 +38,7 @@ class Builder:
         Raises:
             NotReproducible: an attribute that the methods read can't be written.
         """
-        self._lines, self._paths = [], {}
+        self._lines, self.paths = [], {}
         made = self._made(module, "model")
         inner, self._lines = self._lines, []
         for name, source in self._inliner.resets.items():
@@ -56,13 +59,13 @@ class Builder:
         return ast.parse("def model():\n" + "\n".join(f"    {line}" for line in self._lines)).body[0]
 
     def _each(self, module: MODULE) -> list[tuple[str, MODULE]]:
-        return [(self._paths[id(item)], item) for item in module.modules() if id(item) in self._paths]
+        return [(self.paths[id(item)], item) for item in module.modules() if id(item) in self.paths]
 
     def _made(self, module: MODULE, path: str) -> str:
         """An expression that makes a module; statements that complete it are added."""
-        if id(module) in self._paths:
-            return self._paths[id(module)]
-        self._paths[id(module)] = path
+        if id(module) in self.paths:
+            return self.paths[id(module)]
+        self.paths[id(module)] = path
         cls, children = type(module), dict(module.named_children())
         room = next(base for base in cls.__mro__ if is_torchs(base))
         name = self._inliner.class_name(cls)
@@ -97,7 +100,7 @@ class Builder:
         for key, value in own_parts(module).parameters.items():
             if value is None:
                 continue
-            known = self._paths.setdefault(id(value), f"{path}.{key}")
+            known = self.paths.setdefault(id(value), f"{path}.{key}")
             if known != f"{path}.{key}":
                 self._lines.append(f"{path}.{key} = {known}")
 
@@ -107,9 +110,9 @@ class Builder:
         for key, value in own_parts(module).parameters.items():
             if key not in wanted:
                 continue
-            source = self._paths.get(id(value)) or "None"
-            if value is not None and id(value) not in self._paths:
-                self._paths[id(value)] = f"{path}.{key}"
+            source = self.paths.get(id(value)) or "None"
+            if value is not None and id(value) not in self.paths:
+                self.paths[id(value)] = f"{path}.{key}"
                 source = f"torch.nn.Parameter({values.source(value, f'{path}.{key}')})"
             self._lines.append(f"{path}.{key} = {source}")
         for key, buffer in own_parts(module).buffers.items():

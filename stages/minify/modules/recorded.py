@@ -50,17 +50,15 @@ def described(module: MODULE, calls: Sequence[Arguments], values: Mapping[str, V
 
         return before
 
-    ran = _copied(module)
-    for path in values:
-        ran.get_submodule(path).register_forward_pre_hook(hook(path), with_kwargs=True)
-    _run(ran, calls)
+    with running(module, calls) as ran:
+        for path in values:
+            ran.get_submodule(path).register_forward_pre_hook(hook(path), with_kwargs=True)
     return {path: given for path, given in found.items() if given and path not in refused}
 
 
 def received(module: MODULE, calls: Sequence[Arguments], path: str) -> list[Received]:
     """What one submodule gets and gives in all calls."""
     found: list[Received] = []
-    ran = _copied(module)
     begun: list[tuple[Any, Any, torch.Tensor]] = []
 
     def before(_: MODULE, args: Any, kwargs: Any) -> None:
@@ -70,10 +68,10 @@ def received(module: MODULE, calls: Sequence[Arguments], path: str) -> list[Rece
         got, named, generator = begun.pop()
         found.append(Received(got, named, copied(output), generator))
 
-    chosen = ran.get_submodule(path)
-    chosen.register_forward_pre_hook(before, with_kwargs=True)
-    chosen.register_forward_hook(after, with_kwargs=True)
-    _run(ran, calls)
+    with running(module, calls) as ran:
+        chosen = ran.get_submodule(path)
+        chosen.register_forward_pre_hook(before, with_kwargs=True)
+        chosen.register_forward_hook(after, with_kwargs=True)
     return found
 
 
@@ -115,8 +113,12 @@ def _copied(module: MODULE) -> MODULE:
         raise NotReproducible(f"the model can't be copied: {type(error).__name__}: {error}") from error
 
 
-def _run(module: MODULE, calls: Sequence[Arguments]) -> None:
+@contextmanager
+def running(module: MODULE, calls: Sequence[Arguments]) -> Iterator[MODULE]:
+    """A copy of the model, to put hooks on; it is called as the block ends, by torch, without gradients."""
+    ran = _copied(module)
+    yield ran
     with torch.no_grad(), kept_generator():
         torch.manual_seed(0)
         for args, kwargs in copied([(tuple(args), dict(kwargs)) for args, kwargs in calls]):
-            module(*args, **kwargs)
+            ran(*args, **kwargs)

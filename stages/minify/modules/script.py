@@ -4,12 +4,13 @@ import ast
 import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from string import Template
 
 from inductor_debug.stages.minify.failures import CHILD, DEFECT, ERROR, STORM, Failure
 from inductor_debug.stages.minify.modules.program import imports, text
-from inductor_debug.stages.minify.script import PARTS, Compiler, parts_of, plain
+from inductor_debug.stages.minify.script import PARTS, Compiler, parts_of, plain, with_imports
 from inductor_debug.stages.repro.check import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
 from inductor_debug.stages.torch_internals.recompile_cause import recompile_cause
 
@@ -77,22 +78,18 @@ def script(
         "data": repr(data), "factor": f"{way.factor:g}", "share": "0.0", "least": str(way.least),
         "reproduced": str(REPRODUCED), "not_reproduced": str(NOT_REPRODUCED), "could_not_run": str(COULD_NOT_RUN),
     }  # fmt: skip
-    needed = {"collections": "again" in helpers, "json": "stored" in helpers, "math": "off" in helpers,
-              "os": bool({"stored", "kept", "where"} & set(helpers)), "re": "cause" in helpers,
-              "subprocess": child and failure is not None, "types": "types." in source,
-              "functools": "functools." in source}  # fmt: skip
     own = imports(tree)
-    lines = {name for name, wanted in needed.items() if wanted} | {name for name in own if not name.startswith("torch")}
     more = [f"import {name}" for name in own if name.startswith("torch")]
     more += ["from torch._dynamo.utils import guard_failures"] if "again" in helpers else []
     more += [f"from torch.utils._pytree import {'tree_leaves, tree_map' if 'off' in helpers else 'tree_leaves'}"]
     expected = "" if failure is None else failure.text
     main = "any" if failure is None else "child" if child else "here"
-    return Template((_HERE / "script.template").read_text(encoding="utf-8")).substitute(
-        values, title=plain(title or "A module that a compiler gets wrong."),
+    beside = {name for name in own if not name.startswith("torch")} - {"argparse", "sys", "traceback"}
+    return with_imports(partial(
+        Template((_HERE / "script.template").read_text(encoding="utf-8")).substitute, values,
+        title=plain(title or "A module that a compiler gets wrong."),
         notes="\n".join(map(plain, notes)) or "Part of a model.", expected=plain(expected),
         here=parts["usage child"] if child else "",
-        imports="".join(f"import {name}\n" for name in sorted(lines - {"argparse", "sys", "traceback"})),
         more_imports="".join(f"{line}\n" for line in more),
         own_imports="".join(f"    {line}\n\n" for line in way.compiler.imports),
         constants="".join([f"EXPECTED = {expected!r}\n" if failure is not None else "",
@@ -101,7 +98,7 @@ def script(
         program=source, compile=way.arguments,
         found=Template(parts[f"found {'crash' if child else kind}"]).safe_substitute(values),
         main=Template(parts[f"main {main}"]).substitute(values),
-    )  # fmt: skip
+    ), beside)  # fmt: skip
 
 
 def _parts() -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 import enum
 import functools
+import inspect
 import math
 import types
 from collections.abc import Callable
@@ -106,6 +107,11 @@ class Values:
                 f"torch.full({tuple(value.shape)}, {first!r}{kind})")  # fmt: skip
         if not value.numel():
             return f"torch.zeros({_shape(value)}{kind})"
+        if value.dtype is torch.int64 and torch.equal(
+            value.flatten().cpu(), torch.arange(first, first + value.numel())
+        ):
+            made = f"torch.arange({f'{first}, ' if first else ''}{first + value.numel()})"
+            return made + (f".view({given})" if value.dim() != 1 else "")
         if value.numel() <= FEW and not value.is_floating_point() and not value.is_complex():
             return f"torch.tensor({value.tolist()}{kind if value.dtype not in (torch.int64, torch.bool) else ''})"
         if self.stored or value.is_complex() or not bool(value.isfinite().all()):
@@ -136,8 +142,18 @@ class Values:
         """What a program reads of an object that only holds data."""
         if isinstance(value, torch.nn.Module) or not hasattr(value, "__dict__") or callable(value):
             raise NotReproducible(f"a {type(value).__qualname__} can't be written")
-        kept = {key: item for key, item in vars(value).items() if key.isidentifier() and self._wanted(key)}
+        names = [*vars(value), *(key for key in dir(type(value)) if _is_data(type(value), key))]
+        wanted = [key for key in dict.fromkeys(names) if key.isidentifier() and self._wanted(key)]
+        kept = {key: getattr(value, key) for key in wanted if hasattr(value, key)}
         return f"types.SimpleNamespace({', '.join(f'{key}={inner(item)}' for key, item in kept.items())})"
+
+
+def _is_data(cls: type, name: str) -> bool:
+    """Whether a class has a property or a value, no method, under this name."""
+    found = inspect.getattr_static(cls, name)
+    return not name.startswith("__") and (
+        isinstance(found, property) or not (callable(found) or hasattr(found, "__get__"))
+    )
 
 
 def _shape(value: torch.Tensor) -> str:

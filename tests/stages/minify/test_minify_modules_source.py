@@ -4,6 +4,7 @@ import ast
 import textwrap
 from typing import Any
 
+import minify_asked
 import minify_modules as planted
 import pytest
 import torch
@@ -16,16 +17,27 @@ from inductor_debug.stages.minify.modules.inline import Inliner
 from inductor_debug.stages.minify.modules.program import program, statements, strange, text, tidied
 from inductor_debug.stages.minify.modules.rebuild import Builder
 from inductor_debug.stages.minify.modules.recorded import call_source, received
+from inductor_debug.stages.minify.modules.stubs import stubs
 from inductor_debug.stages.torch_internals.recompile_cause import recompile_cause
 
 
-def written(module: torch.nn.Module, calls: list[Any], path: str = "") -> tuple[ast.Module, Inliner]:
-    item = module.get_submodule(path)
-    inliner = Inliner()
-    inliner.add(type(each) for each in item.modules())
-    function = Builder(inliner, stored=False).function(item)
+def written(module: torch.nn.Module, calls: list[Any], *, whole: bool = False) -> tuple[ast.Module, Inliner]:
+    inliner = Inliner(whole=whole)
+    inliner.add(type(each) for each in module.modules())
+    function = Builder(inliner, stored=False).function(module)
     given = [call_source(args, kwargs, inliner.values, "call") for args, kwargs in calls]
     return program(inliner.body(), function, given), inliner
+
+
+def runs(tree: ast.Module) -> bool:
+    """Whether torch runs a program."""
+    scope: dict[str, Any] = {"torch": torch}
+    exec(text(tree), scope)
+    try:
+        module = scope["model"]()
+    except AttributeError:  # weights of a module that is gone
+        return False
+    return all(module(*args, **kwargs) is not None for args, kwargs in scope["calls"]())
 
 
 class Odd(torch.nn.Module):
@@ -50,7 +62,49 @@ class Odd(torch.nn.Module):
         return {"out": x[places["rows"]] * self.halved}
 
 
+class Kept:
+    """A class whose method makes one that is derived of it."""
+
+    def made(self) -> "Kept":
+        return Doubled()
+
+    def of(self, x: torch.Tensor) -> torch.Tensor:
+        return x
+
+
+class Doubled(Kept):
+    def of(self, x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+
+class Settings:
+    """A configuration of which a module reads a property."""
+
+    def __init__(self) -> None:
+        self.name, self.unread = "tanh", object()
+
+    @property
+    def kind(self) -> str:
+        return self.name
+
+
+class Configured(torch.nn.Module):
+    """Reads a property and a buffer that is not saved; makes objects of classes that need one another."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.config = Settings()
+        self.register_buffer("order", torch.randperm(50), persistent=False)
+        self.register_buffer("places", torch.arange(3, 53), persistent=False)
+
+    @minify_asked.counted
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = Kept().made().of(x)[:, self.order] + self.places
+        return torch.tanh(x) if self.config.kind == "tanh" else x
+
+
 CASES: dict[str, Any] = {
+    "configured": lambda: (Configured(), (torch.randn(3, 50),), {}),
     "planted": lambda: (planted.Model(planted.Counting()), (torch.randint(32, (2, 5)),), {}),
     "ssm": lambda: (*build(1, 8, vocabulary=16, width=16, layers=2, state=4, chunk=4), {}),
     "odd": lambda: (Odd(), (torch.randn(3, 4),), {"places": {"rows": slice(0, 2)}}),
@@ -64,6 +118,33 @@ def test_a_module_made_anew_computes_the_same(name: str) -> None:
     tree, inliner = written(module.eval(), calls)
     assert strange(tree, inliner.values.tensors, module, received(module, calls, "")) == ""
     assert "__init__" not in text(tree) and "unread" not in text(tree) and "inductor_debug" not in text(tree)
+
+
+def test_names_of_a_decorated_method_are_those_of_its_module() -> None:
+    module, calls = Configured().eval(), [((torch.randn(3, 50),), {})]
+    tree, inliner = written(module, calls, whole=True)
+    assert strange(tree, inliner.values.tensors, module, received(module, calls, "")) == ""
+    assert "@counted" in text(tree) and "torch.arange(3, 53)" in text(tree)
+
+
+def test_modules_give_what_they_gave_where_that_is_all_that_is_needed() -> None:
+    model = planted.Model(planted.Counting()).eval()
+    calls = [((torch.randint(32, (2, 5)),), {})] * 2
+    inliner = Inliner()
+    inliner.add(type(each) for each in model.modules())
+    builder = Builder(inliner, stored=False)
+    function = builder.function(model)
+    given = [call_source(args, kwargs, inliner.values, "call") for args, kwargs in calls]
+    tree = program(inliner.body(), function, given)
+    found = stubs(model, calls, "", builder.paths)
+    inside = {stub.path: stub.inside for stub in found}
+    assert inside["model.encoder"] == "model" and inside["model.encoder.layers[1].norm"] == "model.encoder.layers[1]"
+    cuts = Cuts(
+        tree, lambda each: "self.seen += 1" in text(each) and runs(each), lambda: False, lambda text: None, found
+    )
+    cuts.modules()
+    left = text(cuts.tree)
+    assert "self.seen += 1" in left and "Given()" in left and "LayerNorm" not in left and "Embedding" not in left
 
 
 def test_a_module_that_computes_something_else_is_told() -> None:
