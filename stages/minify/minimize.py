@@ -24,8 +24,8 @@ MISSED = 0.05
 MOST = 16
 """How often one program runs at most."""
 
-PART = 4
-"""What takes too long is compared with so small a part of it."""
+PARTS = 8
+"""What takes too long is looked at in so many parts."""
 
 NAMED = 4
 """Kinds of operations that an error names, of which the first operations are tried on their own."""
@@ -79,7 +79,9 @@ def minimized(
     for start, times in tries:
         failure = _found(operations, trials, start, times)
         if failure is not None and failure.kind == HANG:
-            start, failure = _hanging(operations, trials, start, times)
+            trials.hangs = True
+            hanging = _hanging(operations, trials, start, times)
+            start, failure = (start, None) if hanging is None else (hanging, failure)
         if failure is not None and wanted(failure):
             break
         trials.other = failure.text if failure is not None else trials.other
@@ -113,25 +115,31 @@ def minimized(
 
 def _hanging(
     operations: Operations, trials: Trials, kept: Sequence[int], times: int
-) -> tuple[tuple[int, ...], Failure | None]:
-    """The part that hangs, and what it shows: what took too long may be slow, which a part of it tells.
+) -> tuple[int, ...] | None:  # fmt: skip
+    """The smallest part that is known to hang, of one that takes too long; None where it is slow.
 
-    A part may hang as well; it is then the part. Else all gets the time that it needs if it takes as long, by the
-    number of operations.
+    Its parts are looked at, one after another. One that comes to an end tells how long the others may take, and if all
+    do, how long the whole may.
     """
     kept = tuple(kept)
-    while len(kept) > 1 and trials.usual_s(len(kept)) is None:
-        middle = len(kept) // 2
-        part = kept[middle : middle + max(1, len(kept) // PART)]
-        failure = _found(operations, trials, part, times)
-        if failure is None or failure.kind != HANG:
+    told = len(kept) == 1 or trials.usual_s(len(kept)) is not None
+    failure = _found(operations, trials, kept, times)
+    if told or failure is None or failure.kind != HANG:
+        return kept if failure is not None and failure.kind == HANG else None
+    size = math.ceil(len(kept) / PARTS)
+    for place in range(0, len(kept), size):
+        if trials.over():
             break
-        kept = part
+        found = _hanging(operations, trials, kept[place : place + size], times)
+        if found is not None:
+            return found
     usual_s = trials.usual_s(len(kept))
-    if usual_s is None or usual_s <= trials.limit_s:
-        return kept, Failure.named(HANG)
-    trials.limit_s = usual_s
-    return kept, _found(operations, trials, kept, times)
+    if usual_s is None:  # time is up before anything is known of it
+        trials.cut = True
+        return None
+    trials.limit_s = max(trials.limit_s, usual_s)
+    failure = _found(operations, trials, kept, times)
+    return kept if failure is not None and failure.kind == HANG else None
 
 
 def _found(operations: Operations, trials: Trials, kept: Sequence[int], times: int) -> Failure | None:

@@ -24,6 +24,8 @@ LEAST_S = 3.0
 LONGER = 3
 """What takes so many times as long as a program that came to an end, by the number of operations, hangs then."""
 
+COMPARABLE = 10
+"""A program that came to an end says nothing of those that have over so many times its operations."""
 
 WORDS = 8 << 10
 """Characters kept of what a program printed that shows a failure."""
@@ -75,9 +77,11 @@ class Trials:
         self._digests: dict[str, str] = {}
 
     def usual_s(self, operations: int) -> float | None:
-        """Seconds above which so many operations take unusually long; None where no program came to an end yet."""
+        """Seconds above which so many operations take unusually long; None where only far smaller programs ended."""
         largest, seconds = self._ended
-        return None if not largest else LEAST_S + LONGER * seconds * max(1.0, operations / largest)
+        return (
+            None if largest * COMPARABLE < operations else LEAST_S + LONGER * seconds * max(1.0, operations / largest)
+        )
 
     def over(self) -> bool:
         """Whether time is up."""

@@ -74,6 +74,14 @@ def slow(gm: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
     return gm.forward
 
 
+def slow_and_hanging(gm: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
+    """A compiler that takes 0.1 s for each operation, and comes to no end where there is a sine."""
+    time.sleep(0.1 * len(gm.graph.nodes))
+    while any("sin" in str(node.target) for node in gm.graph.nodes):
+        time.sleep(0.1)
+    return gm.forward
+
+
 def wrong_from_third_call(gm: fx.GraphModule, inputs: Any) -> Callable[..., Any]:
     """The result of what it compiled has the wrong sign from the third call on, where it takes a hyperbolic tangent."""
     if not any("tanh" in str(node.target) for node in gm.graph.nodes):

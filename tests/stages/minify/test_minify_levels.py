@@ -132,6 +132,19 @@ def test_what_is_slow_is_no_hang(budget_s: float, message: str) -> None:
     assert found.looked is (message == "No failure")
 
 
+@pytest.mark.slow
+def test_a_hang_is_found_among_operations_that_are_slow() -> None:
+    class Sine(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sin(x)
+
+    many = torch.nn.Sequential(*(torch.nn.Tanh() if place != 29 else Sine() for place in range(40)))
+    found = minify(many.eval(), (torch.randn(2, 4),), backend=minify_asked.slow_and_hanging, workers=WORKERS,
+                   config=MinifyConfig(limit_s=3))  # fmt: skip
+    assert (found.failure, found.operations, found.before) == ("hang", 1, 40), found.message
+    assert found.verified and found.minimal and found.tried < 30
+
+
 def test_dynamos_graphs_are_recorded_before_they_are_written_into() -> None:
     class Counting(torch.nn.Module):
         def __init__(self) -> None:
