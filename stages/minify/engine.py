@@ -139,7 +139,7 @@ def _nothing(search: "_Search") -> str:
     """Why there is no script."""
     trials = search.trials
     if trials.cut:
-        return "Not established: the budget was spent before the first program came to an end. Try: a larger budget_s"
+        return "Not established: the budget was spent before all graphs were looked at. Try: a larger budget_s"
     why = f" The last that could not run: {trials.refused}" if trials.refused else ""
     other = f" One shows another than was met: {trials.other}." if trials.other else ""
     return f"No failure: of {counted(search.graphs, 'graph')} none shows it as a program of its own.{other}{why}"
@@ -181,6 +181,9 @@ class _Search:
         known = self._known_of(upper) if self.trials.judge.packages else False
         for times in (1,) if known else (1, AGAIN):
             for graph in [*lower, *upper]:
+                if self.trials.executed and self.trials.over():
+                    self.trials.cut = True
+                    return None
                 if found := self._minimized(graph, times):
                     return graph, found
         return None
