@@ -9,7 +9,6 @@ from typing import Any, Protocol
 import torch
 from torch import fx
 
-from inductor_debug.models.torch_private import OpOverload
 from inductor_debug.stages.repro import NotReproducible
 
 ALIGNMENT = 64
@@ -290,8 +289,10 @@ def _takes_apart(node: fx.Node) -> bool:
 def _is_operation(node: fx.Node) -> bool:
     if node.target is operator.getitem:
         return not _takes_apart(node)
-    return isinstance(node.target, OpOverload) or (node.op == "call_function" and node.target not in SIZES) or (
-        node.op == "call_method" and node.target != "size")  # fmt: skip
+    if node.op == "call_method":
+        return node.target != "size"
+    of_tensors = node.target not in SIZES or isinstance(node.meta.get("val"), torch.Tensor)  # or arithmetic of sizes
+    return node.op == "call_function" and of_tensors
 
 
 def _gives_numbers(node: fx.Node) -> bool:

@@ -1,7 +1,9 @@
 """A program at other sizes."""
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
+from fractions import Fraction
 from typing import Any
 
 import torch
@@ -60,8 +62,13 @@ def _put(candidate: Candidate, old: int, new: int, in_arguments: Follows, in_sha
         if node.op == "call_function":
             copies[node].args = fx.node.map_aggregate(copies[node].args, number)
             copies[node].kwargs = fx.node.map_aggregate(copies[node].kwargs, number)
+    tensors = {item.name: item.shape for item in candidate.given if isinstance(item, TensorGiven)}
+    shapes = {name: tuple(size // old * new if size == old or in_shapes(size) else size for size in shape)
+              for name, shape in tensors.items()}  # fmt: skip
+    share = min((Fraction(math.prod(shapes[name]), math.prod(shape)) for name, shape in tensors.items()
+                 if math.prod(shape)), default=Fraction(1))  # fmt: skip
     given = tuple(
-        _resized(item, old, new, in_shapes)
+        _resized(item, shapes[item.name], new, share)
         if isinstance(item, TensorGiven)
         else replace(item, number=number(item.number))
         for item in candidate.given
@@ -69,12 +76,22 @@ def _put(candidate: Candidate, old: int, new: int, in_arguments: Follows, in_sha
     return inferred(replace(candidate, graph=graph, given=given))
 
 
-def _resized(item: TensorGiven, old: int, new: int, follows: Follows) -> TensorGiven:
-    shape = tuple(size // old * new if size == old or follows(size) else size for size in item.shape)
+def _resized(item: TensorGiven, shape: tuple[int, ...], new: int, share: Fraction) -> TensorGiven:
+    """An input of another shape.
+
+    Whole numbers may be indices, of a dimension or of all elements, and some operations do not check them. So those
+    above the new size shrink with the tensor that shrinks most.
+
+    Args:
+        item: the input.
+        shape: that it gets.
+        new: the size that is new.
+        share: of its elements that the tensor keeps which shrinks most.
+    """
     values, drawn = item.values, item.drawn
-    if isinstance(drawn, Whole) and drawn.high > new and drawn.high <= old:  # an index of what is smaller now
-        drawn = Whole(min(drawn.low, new - 1), new)
-        values = drawn if isinstance(values, Whole) else values
+    if isinstance(drawn, Whole) and drawn.high > new:
+        high = max(new, int(drawn.high * share))
+        values = drawn = Whole(min(drawn.low, high - 1), high)
     if shape == item.shape:
         return replace(item, values=values, drawn=drawn)
     values = drawn if isinstance(values, Stored) else values  # there are as many no more

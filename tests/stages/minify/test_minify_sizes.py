@@ -1,5 +1,6 @@
 """Programs at other sizes, and simpler ones: no process runs here."""
 
+import operator
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -52,6 +53,29 @@ def test_a_size_goes_wherever_it_stands() -> None:
     assert isinstance(other.given[0], TensorGiven) and other.given[0].values == Normal(2.0, 0.5)  # as many no more
     assert isinstance(other.given[1], TensorGiven) and other.given[1].values == Stored("w")
     assert shapes(candidate) == [(4, 12, 24), (24, 40)]
+
+
+def test_indices_of_all_elements_of_a_window_stay_within_it() -> None:
+    """Of ``max_pool2d_with_indices_backward``, which does not check them."""
+    indices = replace(given("i", 2, 3, 8, 8), dtype=torch.int64, drawn=Whole(0, 1024), values=Stored("i"))
+
+    def pooled(graph: fx.Graph, grad: fx.Node, x: fx.Node, i: fx.Node) -> fx.Node:
+        arguments = (grad, x, [3, 3], [4, 4], [1, 1], [1, 1], False, i)
+        return graph.call_function(aten.max_pool2d_with_indices_backward.default, arguments)
+
+    candidate = program(pooled, given("grad", 2, 3, 8, 8), given("x", 2, 3, 32, 32), indices)
+    other = resized(candidate, 32, 29)
+    assert other is not None and shapes(other)[1] == (2, 3, 29, 29)
+    assert isinstance(other.given[2], TensorGiven) and other.given[2].values == Whole(0, 29 * 29)
+
+
+def test_arithmetic_of_tensors_is_an_operation_and_that_of_sizes_is_none() -> None:
+    candidate = program(
+        lambda graph, x, n: graph.call_function(operator.mul, (x, graph.call_function(operator.mul, (n, 2)))),
+        given("x", 4),
+        NumberGiven("n", 3),
+    )
+    assert candidate.operations == 1
 
 
 def test_what_torch_refuses_is_no_program() -> None:
