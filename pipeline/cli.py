@@ -179,7 +179,8 @@ def minify_command(
     yes: Annotated[bool, typer.Option("--yes", help="don't ask before what the run names is executed")] = False,
     anyway: Annotated[bool, typer.Option("--anyway", help="also where versions, device or code are others")] = False,
 ) -> int:
-    return rerun(run, [*context.args, *minify_overrides(context.obj)], yes=yes, anyway=anyway, command="minify")
+    return rerun(run, [*context.args, *minify_overrides(context.obj)], yes=yes, anyway=anyway, command="minify",
+                 words=context.obj or ())  # fmt: skip
 
 
 @app.command(

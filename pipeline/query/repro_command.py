@@ -86,6 +86,11 @@ def answer(asked: Asked) -> int:
     if picked is None or not acts:
         _show(asked, found, picked, one_run)
         return 0
+    if picked.decides:
+        raise UserError(
+            f"the search asked a command, and the script alone can't tell whether {visible(picked.name)} shows it",
+            key="repro", valid="to print the script, or to run the command on it", hint=visible(picked.decides),
+        )  # fmt: skip
     if asked.execute:
         return _run(picked, asked)
     owner = owner_of(picked, _steps(picked, asked) if asked.owner else ())
@@ -227,7 +232,8 @@ def _executing(item: StoredRepro, asked: Asked, what: str) -> AbstractContextMan
     word = f" {shlex.quote(asked.name)}" if asked.name else ""
     command = f"repro {shlex.quote(visible(str(asked.folder)))}{word} {what}"
     lines = counted(len(item.text.splitlines()), "line")
-    trust.ask(f"{visible(item.found_in)}: executes this script ({lines}){also}.", "Run it?", command, asked.yes)
+    where = visible(str(item.run.folder / item.record.path))
+    trust.ask(f"{where}: executes this script ({lines}){also}.", "Run it?", command, asked.yes)
     arrange_path()
     return restoring.restored(item.run.head.compiled_by)
 

@@ -17,7 +17,9 @@ from inductor_debug.pipeline.terminal import tell
 STAGES = "stages=[minify,report]"
 
 
-def rerun(run: Path, overrides: Sequence[str], *, yes: bool, anyway: bool, command: str = "rerun") -> int:
+def rerun(
+    run: Path, overrides: Sequence[str], *, yes: bool, anyway: bool, command: str = "rerun", words: Sequence[str] = ()
+) -> int:
     """Run a stored run again with the variables that it had.
 
     Args:
@@ -26,6 +28,7 @@ def rerun(run: Path, overrides: Sequence[str], *, yes: bool, anyway: bool, comma
         yes: don't ask before what the run names is executed.
         anyway: also where versions, device or code are others: what differs is told.
         command: of ``inductor-debug``, for messages.
+        words: that it was given after ``--``, for messages.
 
     Returns:
         the exit code of the new run.
@@ -42,7 +45,7 @@ def rerun(run: Path, overrides: Sequence[str], *, yes: bool, anyway: bool, comma
         raise UserError(
             f"{shown}: holds no {store.HYDRA}, so it can't be run again.\nTry: inductor-debug list"
         ) from None
-    trust.confirm(shown, trust.callables_in(config, overrides), yes, command)
+    trust.confirm(shown, trust.callables_in(config, overrides), yes, command, words)
     arguments = ["--config-path", str(run / ".hydra"), "--config-name", "config", *overrides]
     record = restoring.recorded(run)
     gone = made_with_missing(record)

@@ -26,7 +26,7 @@ def callables_in(config: Mapping[str, Any], overrides: Sequence[str] = ()) -> li
     return [f"{key}={visible(target)}" for key, target in dict(told).items()]
 
 
-def confirm(run: str, named: Sequence[str], yes: bool, command: str = "rerun") -> None:
+def confirm(run: str, named: Sequence[str], yes: bool, command: str = "rerun", words: Sequence[str] = ()) -> None:
     """Say what running a stored run again executes, and ask; UserError where the answer is no, or nobody is there.
 
     Args:
@@ -34,12 +34,13 @@ def confirm(run: str, named: Sequence[str], yes: bool, command: str = "rerun") -
         named: from :func:`callables_in`.
         yes: True where the command line has ``--yes``.
         command: of ``inductor-debug``.
+        words: that it was given after ``--``.
     """
     what = f"executes what its configuration names: {', '.join(named)}" if named else "names no callable"
-    ask(f"{run}: {what}.", "Run it again?", f"{command} {run}", yes)
+    ask(f"{run}: {what}.", "Run it again?", f"{command} {run}", yes, words)
 
 
-def ask(told: str, question: str, command: str, yes: bool) -> None:
+def ask(told: str, question: str, command: str, yes: bool, words: Sequence[str] = ()) -> None:
     """Say what is about to be executed, and ask; UserError where the answer is no, or nobody is there.
 
     Args:
@@ -47,11 +48,13 @@ def ask(told: str, question: str, command: str, yes: bool) -> None:
         question: what is asked.
         command: of ``inductor-debug``, without ``--yes``.
         yes: True where the command line has ``--yes``.
+        words: of the command line after ``--``.
     """
     sys.stderr.write(f"{told}\n")
     if yes:
         return
-    name, again = command.partition(" ")[0], f"Try: inductor-debug {command} --yes"
+    after = f" -- {visible(shlex.join(words))}" if words else ""
+    name, again = command.partition(" ")[0], f"Try: inductor-debug {command} --yes{after}"
     if sys.stdin is None or not sys.stdin.isatty():
         raise UserError(
             f"{name}: got no answer, for this is no terminal; valid: --yes, if you trust this run.\n{again}"

@@ -64,7 +64,7 @@ def predicate_of(function: Callable[..., bool]) -> Predicate:
 def _home_of(function: Callable[..., Any]) -> tuple[str, str] | None:
     """A module that has a function as a global, its own before others, and the name there."""
     own = getattr(function, "__module__", "")
-    for name in sorted(set(sys.modules) - {"__main__"}, key=lambda name: (name != own, name)):
+    for name in sorted(set(sys.modules) - {"__main__", "__mp_main__"}, key=lambda name: (name != own, name)):
         for key, value in list(vars(sys.modules[name]).items()) if sys.modules[name] is not None else ():
             if value is function and key.isidentifier():
                 return name, key

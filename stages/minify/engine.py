@@ -51,6 +51,7 @@ class Minified:
         tried: programs that were executed.
         seconds: wall clock.
         rate: the share of its runs that showed it.
+        source: line of the model that its last operation comes from; empty where that is not known.
         kernel: the kernels that TorchInductor generates for it; empty for another backend, or where it generates none.
         limit_s: seconds after which a program was taken to hang in the end; 0 where none was tried.
         looked: whether the search came to an answer; without one, nothing that was found says nothing.
@@ -71,6 +72,7 @@ class Minified:
     tried: int = 0
     seconds: float = 0.0
     rate: float = 1.0
+    source: str = ""
     kernel: str = ""
     looked: bool = True
     limit_s: float = 0.0
@@ -156,6 +158,12 @@ class _Graph:
     training: bool = False
 
 
+def _source(graph: _Graph, name: str) -> str:
+    """The line of the model that a node comes from; empty where that is not known."""
+    origin = graph.origins.get(name)
+    return "" if origin is None or not origin.source else str(origin.source)
+
+
 @dataclass
 class _Search:
     """A search through the graphs of a case."""
@@ -238,7 +246,8 @@ class _Search:
         names = [item.values.name for item in candidate.given
                  if isinstance(item, TensorGiven) and isinstance(item.values, Stored)]  # fmt: skip
         tensors = {name: self.trials.kept(name) for name in names}
-        title = judge.what(failure, target_of(candidate.last))
+        several = "" if candidate.operations == 1 else "a program that ends in "
+        title = judge.what(failure, f"{several}{target_of(candidate.last)}")
         text = judge.final(candidate, failure, About(DATA, title, self._notes(graph, found), self.trials.limit_s))
         data = save(tensors) if tensors else b""
         (beside := self._folder(graph) / DATA).write_bytes(data)
@@ -254,7 +263,8 @@ class _Search:
         message += f"; the script has {len(text):,} bytes, for {size}" if len(text) > LARGE else ""
         return Minified(f"{message}.", text, data, failure.text, graph.id, candidate.last.name,
                         target_of(candidate.last), candidate.operations, found.before, found.minimal,
-                        checked.verified, checked.reason, rate=found.rate, kernel=kernel)  # fmt: skip
+                        checked.verified, checked.reason, rate=found.rate,
+                        source=_source(graph, candidate.last.name), kernel=kernel)  # fmt: skip
 
     def _folder(self, graph: _Graph) -> Path:
         folder = self.folder / f"{graph.id}.{graph.call}"
@@ -264,8 +274,8 @@ class _Search:
     def _notes(self, graph: _Graph, found: Minimized) -> list[str]:
         """What the script says below its first line."""
         last = found.candidate.last
-        origin = graph.origins.get(last.name)
-        where = f", {last.name} at {origin.source}" if origin is not None and origin.source else ""
+        source = _source(graph, last.name)
+        where = f", {last.name} at {source}" if source else ""
         notes = [f"{counted(found.candidate.operations, 'operation')} of the {found.before} of {graph.id}{where}.",
                  f"Found with torch {torch.__version__}."]  # fmt: skip
         if found.rate < 1:

@@ -166,7 +166,9 @@ class Command(Judge):
         return Failure(ASKED, ASKED) if outcome.code == 0 else None
 
     def final(self, candidate: Candidate, failure: Failure, about: About) -> str:
-        return script(candidate, self._compiled.compiler, None, about=about, factor=self._compiled.factor)
+        note = f"Whether it is the failure, a command says by exit code 0: {shlex.join(self.words)}"
+        told = replace(about, notes=[*about.notes, note])
+        return script(candidate, self._compiled.compiler, None, about=told, factor=self._compiled.factor)
 
     def what(self, failure: Failure, target: str) -> str:
         return f"{shlex.join(self.words)} ends with exit code 0 on {target}."

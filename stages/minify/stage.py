@@ -121,8 +121,8 @@ def _without_script(known: Known, message: str) -> StageResult:
 
 def _result(context: StageContext, known: Known, found: Minified) -> StageResult:
     name = f"minified-{found.graph or 'module'}-{found.node or 'model'}"
-    path, kernel = files.REPRO.at(f"{name}.py"), files.REPRO.at(f"{name}.kernel.py") if found.kernel else ""
-    source = _source(context.artifacts, found.graph, found.node)
+    path, kernel = files.REPRO.at(f"{name}.py"), files.REPRO.at(f"{name}.kernel.txt") if found.kernel else ""
+    source = found.source or _source(context.artifacts, found.graph, found.node)
     same = fingerprint(found.failure, context.settings.backend.shown, *operations_of(found.script))
     repro = ReproRecord(path, found.failure.partition(" ")[0], found.operations, found.verified, found.reason,
                         found.target, found.graph, found.node, source, failure=found.failure,

@@ -2,18 +2,26 @@
 
 import ast
 import re
+import shlex
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from inductor_debug.models.errors import DamagedError
 from inductor_debug.models.visible import visible
+from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.rundir import run_id
+from inductor_debug.pipeline.directory.store import HYDRA
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import ReproRecord
 from inductor_debug.stages.repro import Script
 from inductor_debug.stages.stored_run import StoredRun
 
+ASKED = "asked"
+"""The failure of a script of which a user's command says whether it shows."""
 VIOLATION = "violation"
 """What the class of a violated rule starts with."""
 _ANSWER = re.compile(r"^(?:FOUND|VIOLATION|FITS) .*$", re.MULTILINE)
@@ -35,6 +43,21 @@ class StoredRepro:
     def is_violation(self) -> bool:
         """Whether it shows that a rule is broken, not that a compiler fails."""
         return self.record.failure_class.partition(":")[0] == VIOLATION
+
+    @property
+    def decides(self) -> str:
+        """The command that alone tells whether the script shows the failure; empty where the script itself does."""
+        if self.record.failure != ASKED:
+            return ""
+        stages = None
+        with suppress(FileNotFoundError):
+            stages = StoredFolder(self.run.folder).read_yaml(HYDRA, dict[str, Any]).get("stages")
+        minify = stages.get("minify") if isinstance(stages, Mapping) else None
+        words = minify.get("command") if isinstance(minify, Mapping) else None
+        path = str(self.run.folder / self.record.path)
+        given = [str(word) for word in words] if isinstance(words, list) else []
+        given += [] if any("{}" in word for word in given) else ["{}"]
+        return shlex.join(word.replace("{}", path) for word in given)
 
     @property
     def found_in(self) -> str:

@@ -270,11 +270,15 @@ class _Search:
         self.progress("running the script in a fresh process")
         way, tree = part.way, cuts.tree
         before = max(self.before, statements(part.tree), statements(tree))
-        told = {DEFECT: "computes wrong numbers of", STORM: "compiles again, call after call,"}
-        what = told.get(failure.kind, f"gives {failure.text} on")
-        title = f"torch.compile with {way.compiler.backend} {what} {part.kind}."
-        size = f"{counted(statements(tree), 'statement')} and {counted(len(calls_of(tree).elts), 'call')}"
-        notes = [f"{size}, of {part.path or 'the model'}; the whole model has {counted(before, 'statement')}.",
+        cause = failure.text.removeprefix(f"{STORM} on ")
+        told = {DEFECT: f"computes wrong numbers of {part.kind}",
+                STORM: f"compiles {part.kind} again, call after call, due to {cause}"}  # fmt: skip
+        what = told.get(failure.kind, f"gives {failure.text} on {part.kind}")
+        title = f"torch.compile with {way.compiler.backend} {what}."
+        size = counted(statements(tree), "statement")
+        called = counted(len(calls_of(tree).elts), "call")
+        whole = counted(before, "statement")
+        notes = [f"{size} and {called}, of {part.path or 'the model'}; the whole model has {whole}.",
                  f"Found with torch {torch.__version__}."]  # fmt: skip
         if part.packages and any(name in text(tree) for name in part.packages):
             notes.append(f"It imports {', '.join(part.packages)}, whose source it does not hold.")
@@ -286,7 +290,7 @@ class _Search:
             (beside := Path(folder) / DATA).write_bytes(data)
             item = Script("repro", content, f"FOUND {failure.text}", beside=(beside,), packages=way.compiler.packages)
             [checked] = verify([item], timeout_s=TIMEOUT_S + way.limit_s)
-        message = f"{title} {size} of {counted(before, 'statement')}"
+        message = f"{title} {size} of {before}, in {called}"
         message += "" if cuts.minimal else ", the fewest that were found in time"
         message += "; verified" if checked.verified else f"; not verified: {checked.reason}"
         message += f"; the script has {len(content):,} bytes" if len(content) > LARGE else ""

@@ -1,5 +1,6 @@
 """``inductor-debug repro``: the scripts of stored runs are listed, run, and handed over."""
 
+import dataclasses
 import json
 import re
 import subprocess
@@ -162,7 +163,11 @@ def test_nothing_is_executed_before_the_answer_is_yes(run: Path, capsys: Capture
     (run / "repros/plain.py").write_text(f"open({str(mark)!r}, 'w')\n" + (run / "repros/plain.py").read_text())
     for word in ("--run", "--owner"):
         told = refused(capsys, run, "plain.py", word)
-        assert "executes this script" in told and "imports minify_backends" in told and f"plain.py {word} --yes" in told
+        assert (
+            f"{run}/repros/plain.py: executes this script" in told
+            and "imports minify_backends" in told
+            and f"plain.py {word} --yes" in told
+        )
     for words in ([], ["--export", "pytest"], ["--export", "markdown"]):
         said(capsys, run, "plain.py", *words)
     assert not mark.exists()
@@ -175,6 +180,19 @@ def test_the_exit_code_of_a_script_is_passed_on(run: Path, capsys: Capture) -> N
     for change, code in ((mended, 1), (without, 3), ("import sys\nsys.exit(1)", 3), ("import os\nos.abort()", 3)):
         (run / "repros/plain.py").write_text(change)
         said(capsys, run, "plain.py", "--run", "--yes", code=code)
+
+
+def test_what_a_command_decides_is_neither_run_nor_handed_over(run: Path, capsys: Capture) -> None:
+    """The script ends with 0 where any failure shows, or with 1: it does not know what the command looks for."""
+    text = normalizes(REFUSING)
+    known = dataclasses.replace(record("plain.py", text), failure="asked", failure_class="asked")
+    folder = store(run.parent / "asked", {"plain.py": text}, [known])
+    (folder / ".hydra").mkdir(exist_ok=True)
+    (folder / ".hydra/config.yaml").write_text("stages: {minify: {command: [sh, -c, 'grep -q tanh {}']}}")
+    assert said(capsys, folder, "plain.py") == text
+    for words in (["--run"], ["--owner"], ["--export", "pytest"], ["--export", "markdown"]):
+        told = refused(capsys, folder, *words)
+        assert "asked a command" in told and f"Try: sh -c 'grep -q tanh {folder}/repros/plain.py'" in told
 
 
 # whose failure it is

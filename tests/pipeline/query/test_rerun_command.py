@@ -4,6 +4,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
+from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.query import rerun_command, trust
 
@@ -31,6 +32,11 @@ def test_a_stored_command_is_told_before_the_run_is_made_again() -> None:
     config = {"stages": {"minify": {"command": ["rm", "-r", "a b"]}}}
     assert trust.callables_in(config) == ["stages.minify.command=rm -r 'a b'"]
     assert trust.callables_in(config, ["stages.minify.command=[true]"]) == []
+
+
+def test_the_command_is_part_of_what_is_to_be_typed_next() -> None:
+    with pytest.raises(UserError, match=r"Try: inductor-debug minify runs/1 --yes -- sh -c 'grep x \{\}'"):
+        trust.confirm("runs/1", [], False, "minify", ["sh", "-c", "grep x {}"])
 
 
 def test_what_follows_two_dashes_is_the_command(monkeypatch: pytest.MonkeyPatch) -> None:

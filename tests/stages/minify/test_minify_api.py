@@ -181,7 +181,7 @@ def test_the_stage_leaves_a_verified_script_and_nothing_unfinished(tmp_path: Pat
     assert record.path == "repros/minified-g0.forward-relu.py" and record.nodes == 1
     assert record.failure_class == "error" and record.target == "aten.relu.default"
     assert "inject_relu_bug" in result.artifacts[record.path]
-    assert "compile error!" in result.artifacts["repros/minified-g0.forward-relu.kernel.py"]
+    assert "compile error!" in result.artifacts["repros/minified-g0.forward-relu.kernel.txt"]
     assert record.failure.startswith("error ") and record.failure in result.artifacts[record.path]
     assert record.fingerprint == fingerprint(record.failure, "inductor", "torch.ops.aten.relu.default")
     stored = result.artifacts["minify/minified.json"]

@@ -101,6 +101,18 @@ def test_a_predicate_that_raises_says_no() -> None:
     assert found.script == "" and "RuntimeError: no answer" in found.message
 
 
+def test_a_predicate_of_the_script_that_runs_is_refused(tmp_path: Path) -> None:
+    """``__main__`` is another module in each process."""
+    (tmp_path / "own.py").write_text(
+        "import torch\nfrom inductor_debug import minify\n\ndef failing(program, inputs):\n    return True\n\n"
+        "if __name__ == '__main__':\n    minify(torch.nn.Tanh(), (torch.randn(2),), None, failing)\n"
+    )
+    ended = subprocess.run([sys.executable, tmp_path / "own.py"], capture_output=True, text=True)
+    assert ended.returncode == 1 and "NotReproducible: no module that a script can import has" in ended.stderr, (
+        ended.stderr
+    )
+
+
 def test_a_predicate_that_no_script_can_import_is_refused() -> None:
     with pytest.raises(NotReproducible, match="no module that a script can import"):
         found_of(lambda program, inputs: True)

@@ -111,6 +111,15 @@ CASES: dict[str, Any] = {
 }
 
 
+def test_a_module_that_draws_computes_the_same() -> None:
+    module, calls = (
+        torch.nn.Sequential(planted.Part(), torch.nn.Dropout(0.5)).train(),
+        [((torch.randn(2, 16),), {})] * 2,
+    )
+    tree, inliner = written(module, calls)
+    assert strange(tree, inliner.values.tensors, module, received(module, calls, "")) == ""
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_a_module_made_anew_computes_the_same(name: str) -> None:
     module, args, kwargs = CASES[name]()
