@@ -152,7 +152,11 @@ def chosen(found: Sequence[StoredRepro], asked: Asked) -> StoredRepro:
         UserError: none, or several of different failures.
     """
     if asked.name:
-        named = [item for item in found if asked.name in (item.record.path, item.name, item.found_in)]
+        named = [
+            item
+            for item in found
+            if asked.name in (item.record.path, item.name, item.name.removesuffix(".py"), item.found_in)
+        ]
         if not named and len(asked.name) >= LEAST:
             named = [item for item in found if item.record.fingerprint.startswith(asked.name.lower())]
     else:
@@ -164,7 +168,8 @@ def chosen(found: Sequence[StoredRepro], asked: Asked) -> StoredRepro:
     if not found:
         raise UserError("no script was left there", key=shown, valid="a run with reproductions",
                         hint="inductor-debug list")  # fmt: skip
-    got = f"{asked.name!r}, which {counted(len(named), 'script')} have" if asked.name else "no name"
+    several = f"which {len(named)} scripts have" if named else "which no script has"
+    got = f"{asked.name!r}, {several}" if asked.name else "no name"
     valid = ", ".join(dict.fromkeys(visible(item.found_in if asked.name and named else item.name)
                                     for item in named or found))  # fmt: skip
     raise UserError(f"got {visible(got)}", key="NAME", valid=valid, hint=f"inductor-debug repro {shown}")

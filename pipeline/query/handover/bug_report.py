@@ -25,7 +25,8 @@ EXPECTED = {
 
 
 def bug_report(repro: StoredRepro, owner: Owner, data: str = "") -> str:
-    """The report: what, to whom, versions, commands, expected, got, what was ruled out, and the script.
+    """The report: what, to whom, versions, commands, expected, got, what was ruled out, the script, and
+    what the backend generates for it.
 
     Args:
         repro: the reproduction.
@@ -42,6 +43,8 @@ def bug_report(repro: StoredRepro, owner: Owner, data: str = "") -> str:
     if owner.steps:
         parts += ["## The program through each layer", _steps(owner)]
     parts += ["## Script", _fenced(repro.reading(data), "python")]
+    if repro.kernel:
+        parts += ["## What the backend generates for it", _fenced(repro.kernel, "")]
     return "\n\n".join(parts) + "\n"
 
 

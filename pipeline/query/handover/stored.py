@@ -122,6 +122,19 @@ class StoredRepro:
         named = (node for node in self.tree.body if isinstance(node, ast.Assign))
         return next((node for node in named if ast.unparse(node.targets[0]) == "DATA"), None)
 
+    @property
+    def kernel(self) -> str:
+        """What the backend generates for the program; empty where that is not stored."""
+        found = files.MINIFIED.read(self.run.artifacts)
+        if found is None or found.path != self.record.path or not found.kernel:
+            return ""
+        if not files.REPRO.is_path(found.kernel) or found.kernel.count("/") != 1:
+            raise self.damaged(f"the kernel has the path {found.kernel!r}", "a file in repros/")
+        try:
+            return self.run.artifacts.read_text(found.kernel)
+        except FileNotFoundError:
+            raise self.damaged(f"there is no {found.kernel}", "a run with the kernels that it names") from None
+
     def reading(self, data: str) -> str:
         """The script, with another name of the file of numbers."""
         node = self._data

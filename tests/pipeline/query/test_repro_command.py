@@ -27,6 +27,8 @@ from inductor_debug.pipeline.query.handover.owner import (
 )
 from inductor_debug.pipeline.query.handover.stored import StoredRepro
 from inductor_debug.pipeline.run import entry
+from inductor_debug.stages.artifacts.minimization import MinifiedRecord
+from inductor_debug.stages.encoding import jsonable
 
 TORCH_INDUCTOR = CHAIN["inductor"]
 Capture = pytest.CaptureFixture[str]
@@ -378,6 +380,18 @@ def test_the_report_tells_what_is_known_and_what_is_not(run: Path, tmp_path: Pat
     rule = said(capsys, run, violation()[0].path, "--export", "markdown")
     assert "For **the rule alignment of the profile strict4**: the captured graph breaks it at relu" in rule
     assert "measured 9, limit 4" in rule and "the script is not verified (not run: the first 0 are)" in rule
+
+
+def test_the_report_has_what_the_backend_generates(run: Path, capsys: Capture) -> None:
+    text = normalizes(REFUSING)
+    for kernel, says in (("repros/plain.kernel.txt", "````"), ("repros/../../secret", "a file in repros/")):
+        numbers: Any = ("", "", 1, 9, True, True, "", 3, 1.0)
+        found = MinifiedRecord("", "lower", "error", "repros/plain.py", kernel, REFUSED, "g0.forward", "norm", *numbers)
+        folder = store(run.parent / f"kernel {len(kernel)}", {"plain.py": text, "plain.kernel.txt": "```\nforged"},
+                       [record("plain.py", text)], **{"minify/minified.json": jsonable(found)})  # fmt: skip
+        code = 0 if "plain" in kernel else entry.EXIT_CONFIGURATION
+        assert cli.main(["repro", str(folder), "--export", "markdown"]) == code
+        assert says in "".join(capsys.readouterr())
 
 
 def test_no_fence_in_a_script_ends_the_block(run: Path, capsys: Capture) -> None:
