@@ -189,7 +189,7 @@ class _Search:
         known = self._known_of(upper) if self.trials.judge.packages else False
         for times in (1,) if known else (1, AGAIN):
             for graph in [*lower, *upper]:
-                if self.trials.executed and self.trials.over():
+                if not known and self.trials.executed and self.trials.over():
                     self.trials.cut = True
                     return None
                 if found := self._minimized(graph, times):
