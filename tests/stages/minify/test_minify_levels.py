@@ -13,7 +13,10 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.backends.mock import AotMockAdapter, MockAdapter
+from inductor_debug.stages.backends.mock_options import MockOptions
 from inductor_debug.stages.minify.api import minify
+from inductor_debug.stages.minify.compilers import compiler_of
 from inductor_debug.stages.minify.config import MinifyConfig
 from inductor_debug.stages.minify.dynamo_graphs import dynamo_graphs
 from inductor_debug.stages.minify.engine import Minified, smallest
@@ -127,6 +130,13 @@ def test_a_command_decides() -> None:
     command = Command([shell, "-c", "grep -q 'ops.aten.tanh' {}"], Compiled(Compiler("'eager'")))
     found = smallest(case, command, MinifyConfig(), workers=WORKERS)
     assert (found.failure, found.verified, calls(found)) == ("asked", True, ["torch.ops.aten.tanh.default"])
+
+
+def test_behind_a_mock_backend_the_script_has_what_executes() -> None:
+    tuned = MockOptions(mode="max-autotune-no-cudagraphs")
+    made = [compiler_of(adapter) for adapter in (MockAdapter(), AotMockAdapter(options=tuned))]
+    assert [item.backend for item in made] == ["'eager'", "'inductor'"] and not any(item.packages for item in made)
+    assert made[1].options["max_autotune"] is True
 
 
 def test_a_command_that_is_no_program_is_refused() -> None:
