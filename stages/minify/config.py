@@ -1,8 +1,15 @@
 """Options of the minify stage."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from inductor_debug.models.options import real
+
+
+def asked_of(command: Sequence[str], path: str) -> list[str]:
+    """A command's words for one script: its path stands for ``{}`` in them, or is the last word."""
+    words = command if any("{}" in word for word in command) else [*command, "{}"]
+    return [word.replace("{}", path) for word in words]
 
 
 @dataclass

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.minify.candidate import Candidate
+from inductor_debug.stages.minify.config import asked_of
 from inductor_debug.stages.minify.failures import ASKED, DEFECT, Failure
 from inductor_debug.stages.minify.script import About, Compiler, Predicate, script
 from inductor_debug.stages.minify.workers import LAST, Outcome, Workers
@@ -194,11 +195,11 @@ class Command(Judge):
         return Verification(reason == "", reason, outcome.seconds)
 
     def _ran(self, path: Path, limit_s: float) -> Outcome:
-        words = [word.replace("{}", str(path)) for word in self.words]
-        words += [] if any("{}" in word for word in self.words) else [str(path)]
         began, timed_out = time.monotonic(), False
-        process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                   start_new_session=True)  # fmt: skip
+        process = subprocess.Popen(
+            asked_of(self.words, str(path)), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, start_new_session=True,
+        )  # fmt: skip
         try:
             printed = process.communicate(timeout=limit_s)[0]
         except subprocess.TimeoutExpired:

@@ -17,11 +17,11 @@ from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.pipeline.directory.store import HYDRA
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import ReproRecord
+from inductor_debug.stages.minify.config import asked_of
+from inductor_debug.stages.minify.failures import ASKED
 from inductor_debug.stages.repro import Script
 from inductor_debug.stages.stored_run import StoredRun
 
-ASKED = "asked"
-"""The failure of a script of which a user's command says whether it shows."""
 VIOLATION = "violation"
 """What the class of a violated rule starts with."""
 _ANSWER = re.compile(r"^(?:FOUND|VIOLATION|FITS) .*$", re.MULTILINE)
@@ -54,10 +54,8 @@ class StoredRepro:
             stages = StoredFolder(self.run.folder).read_yaml(HYDRA, dict[str, Any]).get("stages")
         minify = stages.get("minify") if isinstance(stages, Mapping) else None
         words = minify.get("command") if isinstance(minify, Mapping) else None
-        path = str(self.run.folder / self.record.path)
         given = [str(word) for word in words] if isinstance(words, list) else []
-        given += [] if any("{}" in word for word in given) else ["{}"]
-        return shlex.join(word.replace("{}", path) for word in given)
+        return shlex.join(asked_of(given, str(self.run.folder / self.record.path)))
 
     @property
     def found_in(self) -> str:
