@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from inductor_debug.stages.backends.adapter import AcceleratorAdapter
     from inductor_debug.stages.backends.emulation import Emulation
     from inductor_debug.stages.backends.lowering import LoweredKernel, Lowering
-    from inductor_debug.stages.backends.mock import aot_mock_backend, mock_backend
     from inductor_debug.stages.bisect.api import bisect
     from inductor_debug.stages.contract import Stage, StageContext, StageResult
     from inductor_debug.stages.declaration import Declaration, Question, Section
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from inductor_debug.stages.kerneldiff.diff import diff
     from inductor_debug.stages.localize.api import localize
     from inductor_debug.stages.minify.api import minify
+    from inductor_debug.stages.mock_backends import aot_mock_backend, mock_backend
     from inductor_debug.stages.numerics.comparison import assert_matches, compare, compare_tensors
     from inductor_debug.stages.numerics.metrics import Metric
     from inductor_debug.stages.report.sections import ReportedRun, ReportSection
@@ -62,7 +62,7 @@ _PLACES = {
     "Violation": "stages.rules.violation",
     "Violations": "stages.rules.violations",
     "Wanted": "stages.stored_run",
-    "aot_mock_backend": "stages.backends.mock",
+    "aot_mock_backend": "stages.mock_backends",
     "assert_matches": "stages.numerics.comparison",
     "bisect": "stages.bisect.api",
     "check": "stages.rules.engine",
@@ -73,7 +73,7 @@ _PLACES = {
     "load_profile": "stages.accelerators.loading",
     "localize": "stages.localize.api",
     "minify": "stages.minify.api",
-    "mock_backend": "stages.backends.mock",
+    "mock_backend": "stages.mock_backends",
     "row": "stages.rules.checked_tensors",
     "validate_profile": "stages.accelerators.profile",
 }

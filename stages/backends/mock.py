@@ -1,8 +1,7 @@
 """The mock accelerator: checks every graph against a profile's rules and executes it with torch.
 
-Dynamo's graphs (``mock``), or AOTAutograd's forward and backward, apart (``aot_mock``)::
-
-    torch.compile(model, backend="mock", options={"profile": "strict16", "execute": "inductor"})
+Dynamo's graphs (``mock``), or AOTAutograd's forward and backward, apart (``aot_mock``). As ``torch.compile`` takes them
+they are in :mod:`stages.mock_backends`.
 
 A graph is first checked on records without source lines, modules and FLOPs, for the user waits for the first call.
 Those are made only where something was found.
@@ -12,15 +11,16 @@ import functools
 import itertools
 import logging
 import os
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+import weakref
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor, fx
 
 from inductor_debug.models.errors import invalid_choice
 from inductor_debug.stages.accelerators.config import AccelConfig
-from inductor_debug.stages.accelerators.profile import PREFIX
+from inductor_debug.stages.accelerators.profile import VARIABLES, Profile, check_variables, validate_profile
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter, run_as_traced
 from inductor_debug.stages.backends.execution import Executor
 from inductor_debug.stages.backends.front import Level
@@ -29,13 +29,15 @@ from inductor_debug.stages.backends.mock_options import MockOptions, split_optio
 from inductor_debug.stages.backends.strict_error import SHOWN, ProfileViolated, described, unwaived
 from inductor_debug.stages.rules.violations import Violations
 from inductor_debug.stages.settings import BackendConfig
-from inductor_debug.stages.torch_internals.frames import WatchedBackend
 
 if TYPE_CHECKING:
-    from inductor_debug.stages.accelerators.profile import Profile
     from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo, RecordContext
 
-__all__ = ["AotMockAdapter", "MockAdapter", "ProfileViolated", "aot_mock_backend", "mock_backend"]
+Failed = Callable[[fx.GraphModule, Sequence[Any], bool, MockOptions], None]
+"""Told of a Dynamo graph that TorchInductor failed to compile, its inputs, and whether gradients were on.
+
+An input is None whose tensor is gone.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -52,18 +54,25 @@ class MockAdapter(AcceleratorAdapter):
         options: how to execute, and what a violation leaves.
         run: True in the pipeline. The runner then stores what a violation leaves in the run's directory, and
             TorchInductor draws the random numbers that eager draws.
+        failed: told of each graph that TorchInductor behind the checks fails to compile, before the error is raised.
     """
 
     name = "mock"
     level: Level = "dynamo"
 
     def __init__(
-        self, profile: AccelConfig | None = None, options: MockOptions | None = None, *, run: bool = False
+        self,
+        profile: AccelConfig | None = None,
+        options: MockOptions | None = None,
+        *,
+        run: bool = False,
+        failed: Failed | None = None,
     ) -> None:
         self.options = options or MockOptions()
         self._config = profile
         self._profile: Profile | None = None
         self._run = run
+        self._failed = failed
         self._count = itertools.count()
 
     def capabilities(self) -> "Profile":
@@ -74,7 +83,6 @@ class MockAdapter(AcceleratorAdapter):
                 variable MOCK_* is unreadable or unknown.
         """
         from inductor_debug.stages.accelerators.loading import load_profile
-        from inductor_debug.stages.accelerators.profile import VARIABLES, check_variables, validate_profile
 
         if self._profile is None:
             check_variables(os.environ)
@@ -108,14 +116,24 @@ class MockAdapter(AcceleratorAdapter):
     def executor(self) -> Executor:
         return "inductor" if self.options.inductor else "torch"
 
-    def execute(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Any]:
+    def execute(self, gm: fx.GraphModule, example_inputs: Sequence[Any]) -> Callable[..., Any]:
         """What runs a Dynamo graph behind the checks."""
         if not self.options.inductor:
             return run_as_traced(gm)
         from inductor_debug.stages.torch_internals.backends import inductor_in_mode
 
         patches = {"fallback_random": True} if self._run else {}
-        return inductor_in_mode(gm, example_inputs, self.options.mode, patches)
+        gradients = torch.is_grad_enabled()
+        # a backward is compiled when its forward has long returned, and may hold none of its inputs
+        weak = [weakref.ref(value) if isinstance(value, Tensor) else (lambda: None) for value in example_inputs]
+        others = [None if isinstance(value, Tensor) else value for value in example_inputs]
+
+        def failed() -> None:
+            if self._failed is not None:
+                inputs = [seen() if other is None else other for seen, other in zip(weak, others, strict=True)]
+                self._failed(gm, inputs, gradients, self.options)
+
+        return inductor_in_mode(gm, example_inputs, self.options.mode, patches, failed)
 
     def look_outside(self, gm: fx.GraphModule, graph_id: str) -> None:
         """Tell that a Dynamo graph ends in a graph break: what Python runs between two graphs is in neither.
@@ -229,84 +247,12 @@ class AotMockAdapter(MockAdapter):
 def _configured(kind: type[MockAdapter], config: BackendConfig, accel: AccelConfig | None) -> MockAdapter:
     """The adapter of a configuration; ConfigurationError for an option that it does not take."""
     options, rest = split_options(config.options, key="backend.options")
-    if rest or options.repro_dir is not None:
-        key = next(iter(rest), "repro_dir")
+    fixed = [name for name in ("repro_dir", "minify_s") if name in config.options]
+    if rest or fixed:
+        key = [*rest, *fixed][0]
         raise invalid_choice("backend.options", key, ["execute", "mode", "verified_repros"])
     return kind(None if accel is None or accel.name == "none" else accel, options, run=True)
 
 
 mock = functools.partial(_configured, MockAdapter)
 aot_mock = functools.partial(_configured, AotMockAdapter)
-
-_adapters: dict[tuple[Any, ...], MockAdapter] = {}
-"""What a call of torch.compile asked for → its adapter, so that graphs are numbered and the profile is read once."""
-
-
-def _adapter(kind: type[MockAdapter], mode: str | None, options: Mapping[str, Any] | None) -> MockAdapter:
-    given = dict(options or {})
-    environment = sorted((key, value) for key, value in os.environ.items() if key.startswith(PREFIX))
-    file = Path(str(given.get("profile", "")))
-    edited = file.stat().st_mtime_ns if file.is_file() else 0
-    key = (kind, mode, edited, repr(sorted(given.items(), key=str)), *environment)
-    if key not in _adapters:
-        mock_options, profile = split_options(given, key="options", mode=mode)
-        config = None
-        if profile:
-            from inductor_debug.stages.accelerators.profile import load_config
-
-            config = load_config(profile.pop("profile", "mock"), **profile)
-        _adapters[key] = kind(config, mock_options)
-    return _adapters[key]
-
-
-def _watched(kind: type[MockAdapter]) -> Callable[[Callable[..., Any]], WatchedBackend]:
-    def tell(told: str, mode: str | None = None, options: Any = None) -> None:
-        _adapter(kind, mode, options).tell_outside(told)
-
-    def watched(backend: Callable[..., Any]) -> WatchedBackend:
-        found = WatchedBackend(backend, tell)
-        found.executor = "torch"
-        return found
-
-    return watched
-
-
-@_watched(MockAdapter)
-def mock_backend(
-    gm: fx.GraphModule,
-    example_inputs: Sequence[Tensor],
-    *,
-    mode: str | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Callable[..., Any]:
-    """``torch.compile(model, backend="mock")``: Dynamo's graph checked against a profile, then executed by torch.
-
-    Args:
-        mode: ``mode=`` of torch.compile: TorchInductor executes, in that mode.
-        options: ``options=`` of torch.compile. ``profile`` is a name or path, by default ``mock`` with MOCK_STRICT,
-            MOCK_ALIGNMENT and MOCK_MAX_MEMORY applied. ``execute``, ``mode``, ``repro_dir`` and ``verified_repros`` are
-            fields of :class:`~stages.backends.mock_options.MockOptions`. Other keys override the profile's fields.
-
-    Raises:
-        ProfileViolated: the profile is strict and the graph breaks it.
-        ConfigurationError: a profile, field, mode or environment variable is not valid.
-    """
-    return _adapter(MockAdapter, mode, options).dynamo_backend()(gm, example_inputs)
-
-
-@_watched(AotMockAdapter)
-def aot_mock_backend(
-    gm: fx.GraphModule,
-    example_inputs: Sequence[Tensor],
-    *,
-    mode: str | None = None,
-    options: Mapping[str, Any] | None = None,
-) -> Callable[..., Any]:
-    """``torch.compile(model, backend="aot_mock")``: as :func:`mock_backend`, for AOTAutograd's forward and backward.
-
-    Args:
-        gm: Dynamo's graph.
-        example_inputs: its inputs, fake or real.
-        mode, options: as for :func:`mock_backend`.
-    """
-    return _adapter(AotMockAdapter, mode, options).dynamo_backend()(gm, example_inputs)

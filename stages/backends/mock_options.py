@@ -1,5 +1,6 @@
 """What may be asked of the mock backends besides the profile: how they execute, and what a violation leaves."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
@@ -16,15 +17,19 @@ class MockOptions:
     Attributes:
         execute: what runs behind the checks, eager or inductor; None: inductor where a mode is given, else eager.
         mode: a mode of ``torch.compile`` (``max-autotune``, …), in which TorchInductor then executes.
-        repro_dir: where a strict violation leaves its reproductions; None: MOCK_REPRO_DIR, else a fresh temporary
-            directory, which the error names. In the pipeline it is the run's directory, and can't be set.
+        repro_dir: where a strict violation leaves its reproductions, and what TorchInductor fails to compile the
+            smallest program that shows it; None: MOCK_REPRO_DIR, else a fresh temporary directory, which is told. In
+            the pipeline it is the run's directory, and can't be set.
         verified_repros: how many reproductions are run, each in a fresh process, before the error is raised.
+        minify_s: seconds for which that smallest program is looked for before TorchInductor's error is raised; 0: not.
+            In the pipeline the stage ``minify`` looks for it, and this can't be set.
     """
 
     execute: str | None = None
     mode: str | None = None
     repro_dir: str | None = None
     verified_repros: int = 2
+    minify_s: float = 60.0
 
     @property
     def inductor(self) -> bool:
@@ -60,6 +65,10 @@ def split_options(given: Mapping[str, Any], *, key: str, mode: str | None = None
     if isinstance(count, bool) or not isinstance(count, int) or count < 0:
         raise ConfigurationError(f"{key}.verified_repros: got {count!r}; valid: a whole number, 0 or more. "
                                  f"Try: {key}.verified_repros=2")  # fmt: skip
+    seconds = options.minify_s
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds < math.inf:
+        raise ConfigurationError(f"{key}.minify_s: got {seconds!r}; valid: a number of seconds, 0 or more. "
+                                 f"Try: {key}.minify_s=60")  # fmt: skip
     return options, rest
 
 

@@ -2,9 +2,10 @@
 
 Relies on ``torch._dynamo.list_backends``, ``torch._dynamo.lookup_backend``,
 ``torch._dynamo.backends.common.aot_autograd``, ``torch._inductor.list_mode_options`` and
-``torch._inductor.compile_fx.compile_fx``.
+``torch._inductor.compile_fx.{compile_fx,compile_fx_inner}`` and ``_python_dispatch._disable_current_modes``.
 """
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch._inductor
 from functorch.compile import default_partition, make_boxed_func, min_cut_rematerialization_partition
 from torch import fx
 from torch._dynamo.backends.common import aot_autograd
+from torch.utils._python_dispatch import _disable_current_modes
 
 from inductor_debug.models.errors import invalid_choice
 
@@ -81,7 +83,11 @@ def inductor_modes() -> dict[str, dict[str, Any]]:
 
 
 def inductor_in_mode(
-    gm: fx.GraphModule, example_inputs: Sequence[Any], mode: str | None, patches: Mapping[str, Any]
+    gm: fx.GraphModule,
+    example_inputs: Sequence[Any],
+    mode: str | None,
+    patches: Mapping[str, Any],
+    failed: Callable[[], None] = lambda: None,
 ) -> Callable[..., Any]:
     """A Dynamo graph compiled by TorchInductor as ``torch.compile(mode=mode)`` would.
 
@@ -90,10 +96,27 @@ def inductor_in_mode(
         example_inputs: its inputs, fake or real.
         mode: one of :func:`inductor_modes`; None for the default.
         patches: further options of TorchInductor.
+        failed: called before the first error of compiling is raised: now, or of the backward when it is asked for.
     """
-    from torch._inductor.compile_fx import compile_fx
+    from torch._inductor.compile_fx import compile_fx, compile_fx_inner
+
+    @functools.cache
+    def tell() -> None:
+        with _disable_current_modes():  # that of fake tensors, in which inputs can't be read
+            failed()
+
+    def inner(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return compile_fx_inner(*args, **kwargs)
+        except Exception:
+            tell()
+            raise
 
     options = (inductor_modes()[mode] if mode is not None else {}) | dict(patches)
-    compiled = compile_fx(gm, list(example_inputs), config_patches=options)
+    try:
+        compiled = compile_fx(gm, list(example_inputs), inner_compile=inner, config_patches=options)
+    except Exception:
+        tell()
+        raise
     assert callable(compiled)
     return compiled

@@ -26,6 +26,14 @@ def check_options(options: Mapping[str, Any], *, key_prefix: str = "backend.indu
     return config_options.checked(options, inductor_config, owner="TorchInductor", key_prefix=key_prefix)
 
 
+def changed_options() -> dict[str, Any]:
+    """Options of TorchInductor that are not at their defaults in this process now, of those that are plain values."""
+    plain = bool | int | float | str | list | tuple | None
+    values = inductor_config.get_config_copy()
+    return {name: value for name, value in values.items()
+            if isinstance(value, plain) and not inductor_config._is_default(name)}  # type: ignore[attr-defined]  # fmt: skip
+
+
 def seen_by_dynamo(options: Mapping[str, Any]) -> contextlib.AbstractContextManager[Any]:
     """Those of ``options`` in force that Dynamo reads, which traces before any backend is called.
 

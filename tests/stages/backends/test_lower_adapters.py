@@ -10,9 +10,9 @@ import torch
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
-from inductor_debug.stages.backends.mock import aot_mock_backend, mock_backend
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.backends.strict_error import ProfileViolated
+from inductor_debug.stages.mock_backends import aot_mock_backend, mock_backend
 from inductor_debug.stages.settings import BackendConfig
 
 from lower_model import Small, line_of  # isort: skip

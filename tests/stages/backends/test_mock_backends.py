@@ -16,10 +16,11 @@ from mock_models import STRICT16, Net, clean, inner, refused
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.accelerators.loading import load_profile
-from inductor_debug.stages.backends.mock import MockAdapter, aot_mock_backend, mock_backend
+from inductor_debug.stages.backends.mock import MockAdapter
 from inductor_debug.stages.backends.mock_options import MockOptions
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.backends.strict_error import SHOWN, ProfileViolated
+from inductor_debug.stages.mock_backends import aot_mock_backend, mock_backend
 from inductor_debug.stages.settings import BackendConfig
 
 __all__ = ["clean"]  # an autouse fixture

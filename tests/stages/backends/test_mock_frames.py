@@ -8,8 +8,8 @@ import torch
 from mock_models import clean, inner
 from torch import nn
 
-from inductor_debug.stages.backends.mock import aot_mock_backend, mock_backend
 from inductor_debug.stages.backends.strict_error import ProfileViolated
+from inductor_debug.stages.mock_backends import aot_mock_backend, mock_backend
 
 __all__ = ["clean"]  # an autouse fixture
 

@@ -8,8 +8,9 @@ import torch.nn.functional as F
 from mock_models import STRICT16, Net, clean, inner, refused
 
 from inductor_debug.stages.accelerators.config import AccelConfig
-from inductor_debug.stages.backends.mock import MockAdapter, aot_mock_backend, mock_backend
+from inductor_debug.stages.backends.mock import MockAdapter
 from inductor_debug.stages.backends.strict_error import ProfileViolated
+from inductor_debug.stages.mock_backends import aot_mock_backend, mock_backend
 from inductor_debug.stages.torch_internals.dispatch import dispatched_calls
 
 __all__ = ["clean"]  # an autouse fixture

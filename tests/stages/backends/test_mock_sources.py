@@ -12,11 +12,11 @@ from torch.utils.checkpoint import checkpoint
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.torch_text import MACHINERY
-from inductor_debug.stages.backends.mock import aot_mock_backend, mock_backend
 from inductor_debug.stages.backends.strict_error import ProfileViolated
 from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.graphs.records import NO_LINE, SourceLine
 from inductor_debug.stages.graphs.sources import TORCH_ROOT, SourceFinder
+from inductor_debug.stages.mock_backends import aot_mock_backend, mock_backend
 
 __all__ = ["clean"]  # an autouse fixture
 

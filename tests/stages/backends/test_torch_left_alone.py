@@ -10,7 +10,7 @@ import pytest
 import torch
 import torch_fingerprint
 
-from inductor_debug.stages.backends.mock import mock_backend
+from inductor_debug.stages.mock_backends import mock_backend
 
 SCRIPT = torch_fingerprint.__file__
 

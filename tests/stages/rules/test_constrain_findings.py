@@ -19,7 +19,6 @@ from inductor_debug.models.config import ModelConfig
 from inductor_debug.pipeline.query import check_command
 from inductor_debug.stages.accelerators.config import AccelConfig, Waiver
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.backends.mock import aot_mock_backend
 from inductor_debug.stages.capture.compilation import capture
 from inductor_debug.stages.constrain import section
 from inductor_debug.stages.constrain.config import ConstrainConfig
@@ -28,6 +27,7 @@ from inductor_debug.stages.constrain.stage import ConstrainStage
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.mock_backends import aot_mock_backend
 from inductor_debug.stages.rules.counting import Storages
 from inductor_debug.stages.rules.engine import check
 from inductor_debug.stages.rules.repros import write_repros
