@@ -15,6 +15,7 @@ from inductor_debug.pipeline import completion
 from inductor_debug.pipeline import query as analysis
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.summary import parts_of
+from inductor_debug.pipeline.query import cache_command as kept
 from inductor_debug.pipeline.query import check_command as checks
 from inductor_debug.pipeline.query import comparison, repro_command
 from inductor_debug.pipeline.query.rerun_command import minify_overrides, rerun
@@ -327,6 +328,29 @@ def _cut(value: Any) -> Any:
     """A cell that fits on a screen: whole paths, sentences and lists of nodes are in the file and in JSON."""
     text = _PACKAGES.sub("", cell(value))
     return text if len(text) <= CELL or ("/" in text and " " not in text) else f"{text[: CELL - 1]}…"
+
+
+@app.command("cache", help="Show the stages' results that are kept for later runs, or remove some of them.")
+def cache_command(
+    cache_dir: Annotated[str | None, typer.Option("--cache-dir", help="as runner.cache_dir of the runs")] = None,
+    older_than: Annotated[
+        float | None, typer.Option("--older-than", metavar="DAYS", help="remove what was not used for so many days")
+    ] = None,
+    limit: Annotated[
+        str | None,
+        typer.Option("--limit", metavar="SIZE", help="remove the longest unused beyond this size, e.g. 5GiB"),
+    ] = None,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    if older_than is not None or limit is not None:
+        tell(kept.prune(cache_dir, older_than, limit))
+    folder, rows = kept.rows(cache_dir)
+    if output is Format.JSON:
+        print_json({"folder": str(folder), "stages": rows})
+        return 0
+    say(str(folder))
+    print_table(list(kept.COLUMNS), rows)
+    return 0
 
 
 @app.command(

@@ -108,6 +108,8 @@ class StageResult:
         summary: this stage's parts of ``summary.json``, as its declaration names them: key → record or mapping.
         digest: artifact → columns (CSV) or keys of each record (JSON; empty for the whole) that belong to the run's
             digest: what is equal for two runs of the same configuration on the same machine and versions.
+        repeatable: False where the same stage may come to more another time, because a budget ended it: such a result
+            is not kept for later runs.
     """
 
     status: Literal["passed", "failed", "skipped"]
@@ -115,6 +117,7 @@ class StageResult:
     artifacts: dict[str, Any] = field(default_factory=dict)
     summary: dict[str, Any] = field(default_factory=dict)
     digest: dict[str, list[str]] = field(default_factory=dict)
+    repeatable: bool = True
 
 
 class Stage(ABC):

@@ -17,6 +17,10 @@ RESERVED = (
 """Parts of ``summary.json`` and ``report.json``, and questions, that are about the run as a whole."""
 
 
+CASE = ("model", "dtype", "device", "mode", "precision", "tf32", "seed")
+"""Fields of ``Settings`` that a case is built from."""
+
+
 @dataclass(frozen=True)
 class Question:
     """A question that ``inductor-debug analyze --type NAME`` answers from stored files.
@@ -65,6 +69,10 @@ class Declaration:
         uses_torch: False for a stage that must run without importing torch.
         timed: True where its results are times: it runs without what a run sets for bit reproduction alone; None where
             it may run either way, in the process of its neighbours.
+        reads: fields of ``Settings`` that it may read; it is given defaults in the place of the others. Its result is
+            then kept, and given to later runs in which these, its options and what it follows are the same. None: it
+            may read all, and its result is never kept.
+        follows: names of earlier stages whose artifacts it may read, and how they ended, where ``reads`` is not None.
         skipped_by_violation: whether a violation of a strict profile skips it.
         summary: its parts of ``summary.json``: key → the record or mapping that stands there before it has run.
         if_broken: what stands in those parts where it crashed, timed out or met a mistake, and said nothing itself.
@@ -82,6 +90,8 @@ class Declaration:
     by_default: bool = False
     uses_torch: bool = True
     timed: bool | None = False
+    reads: tuple[str, ...] | None = None
+    follows: tuple[str, ...] = ()
     skipped_by_violation: bool = False
     summary: Mapping[str, Any] = field(default_factory=dict)
     if_broken: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -1,6 +1,6 @@
 """What every stage may read of the configuration."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -120,6 +120,20 @@ class Settings:
     precision: str = chosen("cast", PRECISIONS)
     tf32: str = chosen("none", TF32)
     seed: int = whole(0)
+
+    def narrowed(self, reads: Collection[str]) -> "Settings":
+        """These settings with defaults for all that is not read, which can then make no difference.
+
+        Args:
+            reads: names of fields; ``backend.dynamo`` is the only part of one. The profile (``accel``) is read with the
+                backend where its adapter may take one.
+        """
+        kept = {name: getattr(self, name) for name in reads if "." not in name}
+        if "backend" in kept and may_declare(self.backend.adapter):
+            kept["accel"] = self.accel
+        if "backend.dynamo" in reads and "backend" not in kept:
+            kept["backend"] = BackendConfig(dynamo=self.backend.dynamo)
+        return Settings(**({"model": ModelConfig()} | kept))
 
     def build_case(self) -> "Case":
         """The case that they describe, built anew."""

@@ -3,12 +3,21 @@
 import logging
 import os
 import sys
+import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+os.environ.setdefault("MPLCONFIGDIR", str(Path("~/.cache/matplotlib").expanduser()))  # its fonts, found once
 os.environ.pop("CI", None)  # torch reads an option's default from it: here as at a user's desk
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # a thread that waits leaves its core to the other tests' processes
+
+
+@pytest.fixture(autouse=True)
+def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test is given results that another one, or the user, has kept."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / f"cache-{uuid.uuid4().hex}"))
 
 
 @pytest.fixture(autouse=True)

@@ -26,8 +26,12 @@ class RunnerConfig:
         timeout_s: seconds that one stage may take.
         memory_limit: address space or resident memory that the worker may use, e.g. ``8GB``; None for no limit.
         isolation: ``process`` runs the stages in a worker process, ``none`` in this one, for a debugger.
-        cache: reuse what an earlier run with the same inputs stored.
-        cache_dir: where the cache lies.
+        cache: take a stage's result from an earlier run in which all that it depends on was the same.
+        cache_limit: bytes that these results may take, e.g. ``10GiB``; those unused for longest are removed. None for
+            no limit.
+        cache_dir: where they lie, and the compilers' caches that runs share.
+        compiler_cache: share the caches of the compilers with other runs, so that compile times are those of a warm
+            cache. Otherwise each run has its own, which ends with it.
         overwrite: remove first what another run wrote into the same directory.
         log_limit: bytes that ``run.log`` may have, e.g. ``64MiB``; of more its start and its end are kept. None for no
             limit.
@@ -36,8 +40,10 @@ class RunnerConfig:
     timeout_s: float = real(1800.0, above=0)
     memory_limit: str | None = None
     isolation: str = chosen("process", ISOLATIONS)
-    cache: bool = False
+    cache: bool = True
+    cache_limit: str | None = "10GiB"
     cache_dir: str | None = None
+    compiler_cache: bool = False
     overwrite: bool = False
     log_limit: str | None = "64MiB"
 

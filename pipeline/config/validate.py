@@ -66,6 +66,7 @@ def validate(config: Config) -> None:
     check_declared(config)
     memory_limit_of(config.runner.memory_limit)
     memory_limit_of(config.runner.log_limit, "runner.log_limit")
+    memory_limit_of(config.runner.cache_limit, "runner.cache_limit")
     _check_model(config)
     _check_stages(config)
     validate_profile(config.accel)

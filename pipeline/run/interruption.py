@@ -1,7 +1,9 @@
 """Ctrl-C, SIGTERM (a cluster's way to end a job) and SIGHUP (a terminal's that closes): noted, and then told."""
 
+import shlex
 import signal
 import threading
+from collections.abc import Sequence
 from types import FrameType
 from typing import Any
 
@@ -10,6 +12,16 @@ SIGNALS = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP"
 
 class Interrupted(KeyboardInterrupt):
     """The command was stopped from outside. A run's directory tells the truth all the same."""
+
+
+def resumed_by(error: KeyboardInterrupt, words: Sequence[str]) -> None:
+    """Let the message of an interruption end with the command that goes on from the first unfinished stage.
+
+    Args:
+        error: what ends the command.
+        words: of ``inductor-debug run``; the words of a sweep take the place of those of its run.
+    """
+    error.__notes__ = [f"Try: {shlex.join(['inductor-debug', 'run', *words])}, which goes on from there"]
 
 
 class Interruption:

@@ -39,6 +39,7 @@ class Plan:
         described: what the manifest is to say, as far as it is known.
         compiled_by: what compiles it, as far as it is known.
         expected: of a run that is made again, what it is held to.
+        cache: folder of the results that need not be made again; None where all are made.
     """
 
     directory: str
@@ -57,6 +58,7 @@ class Plan:
     described: RunDescription | None = None
     compiled_by: CompiledBy = field(default_factory=CompiledBy)
     expected: Expected | None = None
+    cache: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able dict."""

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import logging
 import os
+import shlex
 import site
 import sys
 import tempfile
@@ -22,6 +23,8 @@ from typing import Any
 
 import inductor_debug
 from inductor_debug.models.errors import ConfigurationError, UserError
+from inductor_debug.pipeline.cache.folders import VARIABLES, results_kept, shared_cache
+from inductor_debug.pipeline.cache.store import Cache
 from inductor_debug.pipeline.config.fingerprint import fingerprint
 from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.directory import manifest, summary
@@ -32,7 +35,7 @@ from inductor_debug.pipeline.directory.records import TorchFound
 from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space, run_id
 from inductor_debug.pipeline.run import compiled_by
 from inductor_debug.pipeline.run.events import PREFLIGHT, Event, Found
-from inductor_debug.pipeline.run.interruption import Interruption
+from inductor_debug.pipeline.run.interruption import Interruption, resumed_by
 from inductor_debug.pipeline.run.plan import Plan, batch_of, execution_order, settings_of
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.pipeline.run.session import WorkerSession, log_event
@@ -43,16 +46,6 @@ from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.torch_internals.versions import warning_for
 
 logger = logging.getLogger(__name__)
-
-
-_CACHES = {
-    "TORCHINDUCTOR_CACHE_DIR": "inductor",
-    "TRITON_CACHE_DIR": "triton",
-    "CUDA_CACHE_PATH": "cuda",
-    "MPLCONFIGDIR": "mpl",
-    "TMPDIR": "tmp",  # where torch keeps precompiled headers, whatever its cache's folder is
-}
-"""Environment variable → folder within the cache."""
 
 
 def run(
@@ -163,6 +156,7 @@ class Runner:
             raise ConfigurationError("stages: none is selected.\nTry: stages=[capture,constrain,report]")
         self.memory_limit = memory_limit_of(self.options.memory_limit)
         self.log_limit = memory_limit_of(self.options.log_limit, "runner.log_limit")
+        self.cache_limit = memory_limit_of(self.options.cache_limit, "runner.cache_limit")
         self.rundir = rundir
         began = time.time()
         settings = settings_of(config)
@@ -194,6 +188,7 @@ class Runner:
             reproduction=list(self.reproduction),
             began=began,
             expected=expected,
+            cache=results_kept(self.options, expected is not None),
         )
         variables = self.environment | self.reproduction
         self.described = self.plan.described = manifest.describe_run(settings, variables, rundir.identity)
@@ -213,14 +208,27 @@ class Runner:
         except DiskFull as error:
             self.rundir.remove_caches()  # which may be what fills it
             self._record_rest(f"its result could not be stored: {error}", f"not run: {error}")
+            logger.error("Try: %s, once there is room", shlex.join(["inductor-debug", "run", *self._words()]))
         finally:
             self.interruption.at_once = False
             self.rundir.remove_caches()
             self.rundir.tidy_unfinished()
+            self._prune()
         code = self._finish()
         if interrupted is not None:
+            resumed_by(interrupted, self._words())
             raise interrupted
         return code
+
+    def _words(self) -> list[str]:
+        """Words of the command line that goes on in the run's directory."""
+        return [*self.plan.run.flags, *self.plan.run.overrides, f"hydra.run.dir={self.rundir.path}"]
+
+    def _prune(self) -> None:
+        """Hold the cache to its limit, where this run kept anything."""
+        kept = any(record.key and not record.cached for record in self.rundir.stage_records().values())
+        if self.plan.cache is not None and kept:
+            Cache(Path(self.plan.cache)).prune(limit=self.cache_limit)
 
     def _run_stages(self) -> None:
         if self.options.isolation == "none":
@@ -314,11 +322,11 @@ class Runner:
         return summary.exit_code(records.values())
 
     def _environment(self) -> dict[str, str]:
-        """The worker's variables. With ``runner.cache=false`` every cache is private to the run and removed after it:
-        the compilation is cold, and nothing is written outside the run directory."""
-        cache = _shared_cache(self.options) if self.options.cache else self.rundir.make_cache()
+        """The worker's variables. Without ``runner.compiler_cache`` the compilers' caches are private to the run and
+        removed after it: the compilation is cold."""
+        cache = shared_cache(self.options.cache_dir) if self.options.compiler_cache else self.rundir.make_cache()
         environment = dict(os.environ)
-        for variable, folder in _CACHES.items():
+        for variable, folder in VARIABLES.items():
             made(cache / folder, "runner.cache_dir")
             environment[variable] = str(cache / folder)
         environment["PYTHONHASHSEED"] = "0"
@@ -349,13 +357,6 @@ def _python_path(inherited: str) -> str:
     if found is not None and found.origin is not None and Path(found.origin).resolve() == ours.resolve():
         return inherited
     return os.pathsep.join(part for part in (str(ours.parents[1]), inherited) if part)
-
-
-def _shared_cache(options: Any) -> Path:
-    """``runner.cache_dir`` where the configuration has one, else the user's cache folder."""
-    given = getattr(options, "cache_dir", None)
-    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    return Path(given or Path(base) / "inductor-debug").expanduser().absolute()
 
 
 class _QuietHandler(logging.FileHandler):

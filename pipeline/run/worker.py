@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,17 +18,17 @@ from inductor_debug.models.errors import (
     UserError,
     is_out_of_memory,
     mistake_in,
-    root_cause,
-    wrapped,
 )
+from inductor_debug.models.shapes import reader
 from inductor_debug.models.torch_text import is_about_dtype
 from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.config.imports import arrange_path
 from inductor_debug.pipeline.directory.met import told_of, with_met
 from inductor_debug.pipeline.directory.names import MANIFEST, SUMMARY
-from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space
+from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space, run_id
 from inductor_debug.pipeline.directory.summary import CRASHED, FAILED, PASSED, REPROS, SKIPPED, build_summary
 from inductor_debug.pipeline.run import compiled_by
+from inductor_debug.pipeline.run.error_words import cause_of, headline, is_no_resource
 from inductor_debug.pipeline.run.events import (
     PREFLIGHT,
     Checked,
@@ -53,10 +53,11 @@ from inductor_debug.pipeline.run.process import (
     writer,
 )
 from inductor_debug.pipeline.run.restoring import Expected
+from inductor_debug.pipeline.run.reuse import MadeBy, Reuse, made_by_of, narrowed
 from inductor_debug.stages.artifacts.compiled_by import CompiledBy
 from inductor_debug.stages.artifacts.records import ReproRecord, StageRecord
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import in_one_line
+from inductor_debug.stages.declaration import Declaration
 from inductor_debug.stages.process_end import leave
 from inductor_debug.stages.registry import build_stage, declared
 from inductor_debug.stages.torch_internals.dynamo_options import in_force
@@ -89,6 +90,7 @@ class Worker:
             time_s=plan.timeout_s if isolated else None,
             unfinished=self.directory.unfinished,
         )
+        self.reuse = Reuse(plan, self.directory, os.environ, lambda stage, text: self.emit(Progress(stage, text)))
         self.stages: dict[str, Stage] = {}
         self.current = ""
 
@@ -103,8 +105,10 @@ class Worker:
             self._run_all()
 
     def _run_all(self) -> None:
+        self.reuse.look(self.plan.remaining)
         for name in self.plan.remaining:
-            self._build(name)
+            if name not in self.reuse.hits:  # building one imports what it needs, torch above all
+                self._build(name)
         if self.plan.preflight:
             self._preflight()
             self.emit(Checked())
@@ -125,8 +129,8 @@ class Worker:
             self._record(name, CRASHED, 0.0, self._crash(name, error))
 
     def _preflight(self) -> None:
-        for name, stage in self.stages.items():
-            self._check_needs(name, stage)
+        for name in self.plan.remaining:
+            self._check_needs(name)
         first = next((name for name, stage in self.stages.items() if stage.uses_torch), None)
         if first is not None:
             self._checked(first, self._check_backend)
@@ -184,7 +188,7 @@ class Worker:
         """That the model runs at all, on the inputs that were made for it; a baseline run needs no eager mode here."""
         from inductor_debug.stages.eager_check import check_eager
 
-        if any(getattr(stage.config, "baseline", None) for stage in self.stages.values()):
+        if any(getattr(options, "baseline", None) for options in self.plan.stages.values()):
             return
 
         self.emit(Progress(PREFLIGHT, "running the model once in eager mode"))
@@ -205,9 +209,12 @@ class Worker:
                 raise mistake from error
             logger.warning("checking %s raised %s; the stage runs all the same", name, headline(error), exc_info=True)
 
-    def _check_needs(self, name: str, stage: Stage) -> None:
+    def _needs(self, name: str) -> tuple[str, ...]:
+        return declared()[name].needs if name in self.reuse.hits else self.stages[name].needs
+
+    def _check_needs(self, name: str) -> None:
         order = list(self.plan.stages)
-        for need in stage.needs:
+        for need in self._needs(name) if name in self.reuse.hits or name in self.stages else ():
             if need not in order[: order.index(name)]:
                 wanted = ",".join([need, *(item for item in order if item != need)])
                 problem = "which comes after it" if need in order else "which is not selected"
@@ -217,8 +224,7 @@ class Worker:
 
     def _run_stage(self, name: str) -> None:
         self.current = name
-        stage = self.stages[name]
-        reason = self._skip_reason(name, stage)
+        reason = self._skip_reason(name)
         self.emit(Started(name, skipped=reason is not None))
         if reason is not None:
             self._record(name, SKIPPED, 0.0, reason)
@@ -226,11 +232,18 @@ class Worker:
         if name == ALWAYS_LAST:
             self._show_preliminary_summary()
         records = self.directory.stage_records()
-        order = list(self.plan.stages)
-        self.context.earlier = {before: records[before] for before in order[: order.index(name)] if before in records}
         began, told = time.perf_counter(), len(self.context.left)
+        if self._restored(name, records, began):
+            return
+        if name not in self.stages:  # what was in the cache is gone
+            self._build(name)
+            if name not in self.stages:
+                return
+        stage = self.stages[name]
+        order = list(self.plan.stages)
+        earlier = {before: records[before] for before in order[: order.index(name)] if before in records}
         try:
-            result = stage.run(self.context)
+            result = stage.run(narrowed(self.context, self._declaration(name), earlier))
             self._store(result)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a stage raises is its result
             mistake = mistake_in(error)
@@ -241,7 +254,32 @@ class Worker:
             self._record(name, status, time.perf_counter() - began, message, result, mistake, cause)
         else:
             result = self._with_left(result, told)
-            self._record(name, result.status, time.perf_counter() - began, result.message, result)
+            key = self.reuse.key(name, records)
+            record = self._record(name, result.status, time.perf_counter() - began, result.message, result, key=key)
+            if result.status in (PASSED, FAILED) and result.repeatable:
+                self.reuse.keep(record, MadeBy(self.plan.compiled_by, describe_devices()))
+
+    def _declaration(self, name: str) -> Declaration | None:
+        return None if name in self.plan.stage_classes else declared().get(name)
+
+    def _restored(self, name: str, records: Mapping[str, StageRecord], began: float) -> bool:
+        """Whether a stage need not run, since its result was in the cache."""
+        found = self.reuse.restored(name, records)
+        if found is None:
+            return False
+        record, entry = found
+        summary, message = record.summary, record.message
+        if REPROS in summary:
+            ours = [dataclasses.replace(reader(ReproRecord)(item), met_in=None) for item in summary[REPROS]]
+            summary, message = self._recognized(summary | {REPROS: ours}, message)
+        seconds = round(time.perf_counter() - began, 3)
+        message = f"{message.removesuffix('.')}; from the cache, of {run_id(Path(entry.run))}"
+        self._stored(dataclasses.replace(record, summary=summary, message=message, seconds=seconds))
+        if "torch" not in sys.modules:  # what made it stands for what makes this run
+            made_by = made_by_of(entry)
+            self._tell_compiled_by(made_by.instead_of(self.plan.compiled_by))
+            self.emit(Found(made_by.devices))
+        return True
 
     def _with_left(self, result: StageResult, told: int) -> StageResult:
         """``result`` with what its stage left beside it, now stored; ``told`` is how much earlier stages had left."""
@@ -251,7 +289,7 @@ class Worker:
             result = dataclasses.replace(result, artifacts=result.artifacts | left.artifacts, summary=summary)
         return result
 
-    def _skip_reason(self, name: str, stage: Stage) -> str | None:
+    def _skip_reason(self, name: str) -> str | None:
         if name == ALWAYS_LAST:
             return None
         records = self.directory.stage_records()
@@ -259,7 +297,7 @@ class Worker:
         known = declared().get(name)
         if known is not None and known.skipped_by_violation and constrain is not None and constrain.status == FAILED:
             return f"constrain failed in strict mode: {constrain.message}"
-        for need in stage.needs:
+        for need in self._needs(name):
             status = records[need].status if need in records else "absent"
             if status != PASSED:
                 return f"needs {need}, which is {status}"
@@ -278,8 +316,9 @@ class Worker:
         result: StageResult | None = None,
         mistake: UserError | None = None,
         cause: str = "",
-    ) -> None:
-        """Store a stage's record and tell of it; ``mistake`` and ``cause`` as of :class:`StageRecord`."""
+        key: str = "",
+    ) -> StageRecord:
+        """Store a stage's record and tell of it; ``mistake``, ``cause`` and ``key`` as of :class:`StageRecord`."""
         result = result or StageResult("skipped")
         summary, message = self._recognized(result.summary, message)
         record = StageRecord(
@@ -292,14 +331,19 @@ class Worker:
             artifacts=sorted(result.artifacts),
             mistake=None if mistake is None else str(mistake),
             cause=cause,
+            key=key,
         )
+        self._stored(record)
+        return record
+
+    def _stored(self, record: StageRecord) -> None:
         try:
             self.directory.store_stage(record)
         except OSError as error:
             if is_no_space(error):
                 raise DiskFull(f"{FULL} ({error.strerror}, {self.directory.path})") from error
             raise
-        self.emit(Finished(name, status, record.seconds, message))
+        self.emit(Finished(record.name, record.status, record.seconds, record.message))
 
     def _recognized(self, summary: dict[str, Any], message: str) -> tuple[dict[str, Any], str]:
         """A stage's part of the summary and its message, with what earlier runs have met of its failures."""
@@ -328,28 +372,6 @@ class Worker:
         summary = build_summary(self.plan.run, self.plan.stages, records, seconds, self.plan.compiled_by)
         overlay = {SUMMARY: summary, MANIFEST: self.plan.described}
         self.context.artifacts = RunDirectory(self.directory.path, overlay, identity=self.directory.identity)
-
-
-def cause_of(error: BaseException) -> str:
-    """``error TYPE…``: types of the error and of what it wraps, as :class:`StageRecord` has them."""
-    return " ".join(["error", *(type(item).__name__ for item in wrapped(error))])
-
-
-def is_no_resource(error: BaseException) -> bool:
-    """Whether memory or the disk ran out."""
-    return is_out_of_memory(error) or is_no_space(error)
-
-
-def headline(error: BaseException) -> str:
-    """``Type: message`` of the error, after that of what caused it where that is another one.
-
-    torch wraps what a backend raises: ``RuntimeError: the compiler gave up (within BackendCompilerFailed:
-    backend='compiler_fn' raised)``.
-    """
-    cause = root_cause(error)
-    if cause is error:
-        return in_one_line(error, 2)
-    return f"{in_one_line(cause, 2)} (within {in_one_line(error).removesuffix(':')})"
 
 
 def main(arguments: list[str]) -> int:

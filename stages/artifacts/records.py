@@ -62,6 +62,8 @@ class StageRecord:
             ``signal NUMBER`` or ``hang``; empty where it came to one, and where memory, the disk, a mistake or an
             interruption ended it.
         identity: of the run.
+        key: of what the result depends on, under which it may be kept; empty where that is not known.
+        cached: directory of the run that the result was made in, where it is another's; else empty.
     """
 
     name: str
@@ -74,10 +76,14 @@ class StageRecord:
     mistake: str | None = None
     cause: str = ""
     identity: str = ""
+    key: str = ""
+    cached: str = ""
 
     def entry(self) -> StageEntry:
         """As ``stages`` of summary.json has it."""
-        return StageEntry(self.name, self.status, self.seconds, message=self.message, mistake=self.mistake or None)
+        return StageEntry(
+            self.name, self.status, self.seconds, bool(self.cached), message=self.message, mistake=self.mistake or None
+        )
 
 
 @dataclass(frozen=True)

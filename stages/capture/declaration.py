@@ -2,13 +2,14 @@
 
 from inductor_debug.stages.artifacts.records import GraphCounts
 from inductor_debug.stages.capture.config import CaptureConfig
-from inductor_debug.stages.declaration import Declaration, Section
+from inductor_debug.stages.declaration import CASE, Declaration, Section
 
 DECLARATION = Declaration(
     name="capture",
     stage="inductor_debug.stages.capture.stage:CaptureStage",
     options=CaptureConfig,
     order=10,
+    reads=(*CASE, "backend.dynamo"),
     by_default=True,
     summary={"graphs": GraphCounts()},
     sections=(Section("graphs", "inductor_debug.stages.capture.section:GraphsSection"),),

@@ -1,7 +1,7 @@
 """What the guards stage declares of itself."""
 
 from inductor_debug.stages.artifacts.records import GuardCounts
-from inductor_debug.stages.declaration import Declaration, Question, Section
+from inductor_debug.stages.declaration import CASE, Declaration, Question, Section
 from inductor_debug.stages.guards.config import GuardsConfig
 
 DECLARATION = Declaration(
@@ -9,6 +9,8 @@ DECLARATION = Declaration(
     stage="inductor_debug.stages.guards.stage:GuardsStage",
     options=GuardsConfig,
     order=80,
+    reads=(*CASE, "backend"),
+    follows=("capture",),
     summary={"guards": GuardCounts()},
     sections=(Section("guards", "inductor_debug.stages.guards.section:GuardsSection", place=35),),
     questions={

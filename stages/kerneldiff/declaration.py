@@ -1,7 +1,7 @@
 """What the kerneldiff stage declares of itself."""
 
 from inductor_debug.stages.artifacts.records import Numerics
-from inductor_debug.stages.declaration import Declaration, Question, Section
+from inductor_debug.stages.declaration import CASE, Declaration, Question, Section
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 
 DECLARATION = Declaration(
@@ -9,6 +9,8 @@ DECLARATION = Declaration(
     stage="inductor_debug.stages.kerneldiff.stage:KernelDiffStage",
     options=KernelDiffConfig,
     order=40,
+    reads=(*CASE, "backend", "reference"),
+    follows=("capture", "lower"),
     by_default=True,
     skipped_by_violation=True,
     summary={"numerics": Numerics()},

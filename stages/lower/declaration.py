@@ -1,6 +1,6 @@
 """What the lower stage declares of itself."""
 
-from inductor_debug.stages.declaration import Declaration, Question, Section
+from inductor_debug.stages.declaration import CASE, Declaration, Question, Section
 from inductor_debug.stages.lower.config import LowerConfig
 
 DECLARATION = Declaration(
@@ -8,6 +8,8 @@ DECLARATION = Declaration(
     stage="inductor_debug.stages.lower.stage:LowerStage",
     options=LowerConfig,
     order=30,
+    reads=(*CASE, "backend"),
+    follows=("capture",),
     by_default=True,
     skipped_by_violation=True,
     sections=(

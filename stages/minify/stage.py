@@ -58,12 +58,13 @@ class MinifyStage(Stage):
             log.exception("no script was found")
             return _without_script(known, f"not established: the search ended with {in_one_line(error, 2)}")
         if not found.script and not known.stage:
-            return StageResult("passed" if found.looked else "skipped", found.message)
+            return StageResult("passed" if found.looked else "skipped", found.message, repeatable=found.looked)
         if not found.script:
             return _without_script(
                 known, f"not established: what {known.stage} met ({known.expected}). {found.message}"
             )
-        return _result(context, known, found)
+        result = _result(context, known, found)
+        return dataclasses.replace(result, repeatable=found.minimal and found.verified and not self.config.command)
 
     def _search(self, context: StageContext, known: Known) -> Minified:
         compiler = compiler_of(build_adapter(context.settings), context.settings.backend.options)
@@ -116,7 +117,7 @@ def _kept(unfinished: Path | None) -> Iterator[Path | None]:
 
 
 def _without_script(known: Known, message: str) -> StageResult:
-    return StageResult("failed" if known.fails else "skipped", message)
+    return StageResult("failed" if known.fails else "skipped", message, repeatable=False)
 
 
 def _result(context: StageContext, known: Known, found: Minified) -> StageResult:

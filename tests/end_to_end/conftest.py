@@ -21,13 +21,13 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def compilers(shared: Path) -> tuple[str, str]:
+def compilers(shared: Path) -> tuple[str, ...]:
     """Overrides for a cache that all runs share: the C++ compiler's probes and headers cost 10 s a run."""
-    return "runner.cache=true", f"runner.cache_dir={shared / 'compilers'}"
+    return "runner.cache=false", "runner.compiler_cache=true", f"runner.cache_dir={shared / 'compilers'}"
 
 
 @pytest.fixture(scope="session")
-def run(tmp_path_factory: pytest.TempPathFactory, compilers: tuple[str, str]) -> Callable[..., Finished]:
+def run(tmp_path_factory: pytest.TempPathFactory, compilers: tuple[str, ...]) -> Callable[..., Finished]:
     """Runs the pipeline in a fresh working directory and returns what it left."""
 
     def run(*arguments: str) -> Finished:

@@ -6,8 +6,15 @@ import subprocess
 import pytest
 from torch._inductor.codecache import CppCodeCache
 
-from inductor_debug.models.errors import ConfigurationError, UserError, invalid_choice, root_cause, wrapped
-from inductor_debug.pipeline.run.worker import headline, is_out_of_memory
+from inductor_debug.models.errors import (
+    ConfigurationError,
+    UserError,
+    invalid_choice,
+    is_out_of_memory,
+    root_cause,
+    wrapped,
+)
+from inductor_debug.pipeline.run.error_words import headline
 from inductor_debug.stages.backends.strict_error import ProfileViolated, violation_in
 from inductor_debug.stages.sides.running import describe
 

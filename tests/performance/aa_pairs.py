@@ -35,7 +35,7 @@ _SPIN = "while True: pass"
 def command(backend: str, run: Path, processes: int) -> list[str]:
     """One benchmark of ``paired_models.chain``."""
     return [
-        sys.executable, "-P", "-m", "inductor_debug.pipeline", "model=custom",
+        sys.executable, "-P", "-m", "inductor_debug.pipeline", "runner.cache=false", "model=custom",
         "model.build._target_=paired_models.chain",
         "model.name=chain", "model.batch_size=512", backend, "reference.backend=aot_eager", "stages=[benchmark]",
         f"stages.benchmark.processes={processes}", f"hydra.run.dir={run}",

@@ -149,7 +149,7 @@ class Comparison:
             sys.executable, "-P", "-m", "inductor_debug.pipeline", f"model={model}", "device=cuda",
             "stages=[benchmark]", f"stages.benchmark.processes={processes}", f"stages.benchmark.repeats={rounds}",
             f"stages.benchmark.max_repeats={rounds}", "stages.benchmark.budget_s=3600",
-            f"hydra.run.dir={self.run(model, repetition)}", "runner.cache=true",
+            f"hydra.run.dir={self.run(model, repetition)}", "runner.cache=false", "runner.compiler_cache=true",
             f"runner.cache_dir={self.caches / 'ours'}",
         ]  # fmt: skip
         return subprocess.Popen(

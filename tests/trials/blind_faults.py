@@ -225,7 +225,7 @@ class Trial:
         self.folder, began = str(folder), time.monotonic()
         path = os.pathsep.join((str(ROOT), str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])))
         finished = subprocess.run(
-            [sys.executable, "-P", "-m", "inductor_debug.pipeline", *self.words(folder)],
+            [sys.executable, "-P", "-m", "inductor_debug.pipeline", *self.words(folder), "runner.cache=false"],
             env=os.environ | {"PYTHONPATH": path}, cwd=ROOT, capture_output=True, text=True,
         )  # fmt: skip
         self.code, self.seconds = finished.returncode, time.monotonic() - began

@@ -57,7 +57,8 @@ def run(
     """One run's outcome."""
     directory = folder / f"{name}-{mode}-{dtype}-{options.device}"
     command = [
-        sys.executable, "-P", "-m", "inductor_debug.pipeline", *chosen, f"model.name={name}", f"mode={mode}",
+        sys.executable, "-P", "-m", "inductor_debug.pipeline", "runner.cache=false", *chosen, f"model.name={name}",
+        f"mode={mode}",
         f"dtype={dtype}", f"device={options.device}", "stages=[kerneldiff]", "stages.kerneldiff.plots=false",
         f"hydra.run.dir={directory}", *(["stages.kerneldiff.localize.when=always"] if options.localize else []),
     ]  # fmt: skip

@@ -86,7 +86,7 @@ class Place:
         ]
         with printed.open("wb") as file:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "inductor_debug.pipeline", *words, *overrides],
+                [sys.executable, "-P", "-m", "inductor_debug.pipeline", *words, "runner.cache=false", *overrides],
                 cwd=self.root / "work",
                 env=environment,
                 start_new_session=True,

@@ -238,9 +238,13 @@ def test_a_disk_that_is_full_before_the_run_is_one_message(small_disk: Path) -> 
     assert not any((small_disk / "run").iterdir())
 
 
-def test_a_cache_that_cannot_be_written_is_one_message(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("kind", ["cache", "compiler_cache"])
+def test_a_cache_that_cannot_be_written_is_one_message(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], kind: str
+) -> None:
     (tmp_path / "file").write_text("")
-    outcome = execute(tmp_path / "run", "plain", cache=True, cache_dir=str(tmp_path / "file" / "cache"))
+    kinds = {"cache": False} | {kind: True}
+    outcome = execute(tmp_path / "run", "plain", **kinds, cache_dir=str(tmp_path / "file" / "cache"))
     assert outcome.code == 2 and not outcome.path.exists()
     assert "runner.cache_dir: " in capfd.readouterr().err
 

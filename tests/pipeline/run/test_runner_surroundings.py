@@ -73,7 +73,7 @@ def test_temporary_files_are_within_the_run(tmp_path: Path, isolation: str) -> N
 
 def test_temporary_files_of_a_shared_cache_are_in_it(tmp_path: Path) -> None:
     cache = tmp_path / "cache"
-    outcome = execute(tmp_path / "run", "profile", cache=True, cache_dir=str(cache))
+    outcome = execute(tmp_path / "run", "profile", compiler_cache=True, cache_dir=str(cache))
     (found,) = surroundings(outcome, "profile")
     assert Path(found["temporary"]).is_relative_to(cache)
 

@@ -1,0 +1,146 @@
+"""What a stage's result depends on, as far as it is known before the stage runs."""
+
+import functools
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import inductor_debug
+from inductor_debug.pipeline.config.fingerprint import digest
+from inductor_debug.pipeline.directory.records import Machine
+from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.encoding import jsonable
+from inductor_debug.stages.settings import Settings
+
+SCHEMA = 1
+ABSENT = "not there"
+
+
+def parts_of(
+    declaration: Declaration,
+    options: Any,
+    settings: Settings,
+    followed: Mapping[str, str],
+    versions: Mapping[str, str | None],
+    machine: Machine,
+    variables: Mapping[str, str],
+) -> dict[str, Any]:
+    """All that a stage's key covers, for :func:`key_of` and for telling what differs.
+
+    Args:
+        declaration: of the stage; ``reads`` is not None.
+        options: the stage's.
+        settings: the run's, of which the stage's part counts.
+        followed: key of each stage that it follows; empty text for one that is not selected.
+        versions: of Python and of packages.
+        machine: that of this process.
+        variables: those of the stage's process that change what is compiled, or how fast it runs.
+    """
+    given = {"options": jsonable(options), "settings": jsonable(settings.narrowed(declaration.reads or ()))}
+    return {
+        "stage": declaration.name,
+        **given,
+        "follows": dict(followed),
+        "files": {path: content_of(path) for path in sorted(set(_paths(given)))},
+        "versions": dict(versions),
+        "source": own_source(),
+        "variables": dict(sorted(variables.items())),
+        "machine": _machine(machine, settings.device, declaration) if declaration.uses_torch else {},
+        "schema": SCHEMA,
+    }
+
+
+def key_of(parts: Mapping[str, Any]) -> str:
+    """SHA-256 of a stage's parts."""
+    return digest(parts)
+
+
+def differing(parts: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
+    """What differs, in words: dotted names of the parts, each with its value there and here, what a stage follows last.
+
+    Args:
+        parts, others: as :func:`parts_of` gives them, here and there.
+    """
+    here, there = dict(_flat(parts)), dict(_flat(others))
+    names = [name for name in sorted({*here, *there}) if here.get(name, ABSENT) != there.get(name, ABSENT)]
+    return [_told(name, there.get(name, ABSENT), here.get(name, ABSENT))
+            for name in sorted(names, key=lambda name: name.startswith("follows."))]  # fmt: skip
+
+
+def _told(name: str, there: Any, here: Any) -> str:
+    kind, _, what = name.partition(".")
+    if kind == "follows":
+        return f"what {what} depends on"
+    if kind == "source":
+        return "this package's source"
+    return f"the content of {what}" if kind == "files" else f"{name} ({there} → {here})"
+
+
+def content_of(path: str) -> str:
+    """SHA-256 of a file's content, or of the names, sizes and times of what is in a folder; or that none is there."""
+    try:
+        if os.path.isdir(path):
+            below = [Path(folder) / name for folder, _, names in os.walk(path) for name in names]
+            found = [(str(item), item.stat().st_size, item.stat().st_mtime_ns) for item in sorted(below)]
+            return digest(found)
+        seen = os.stat(path)
+        return _file_content(path, seen.st_ino, seen.st_size, seen.st_mtime_ns)
+    except OSError:
+        return ABSENT
+
+
+@functools.cache
+def _file_content(path: str, *_: int) -> str:
+    """Read once for each state of the file in this process."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@functools.cache
+def own_source() -> str:
+    """SHA-256 of this package's files: any may change what a stage does."""
+    root, found = Path(inductor_debug.__file__).resolve().parent, hashlib.sha256()
+    for folder, folders, names in os.walk(root, followlinks=True):
+        folders[:] = sorted(name for name in folders if name not in ("__pycache__", "conf"))
+        for name in sorted(names):
+            found.update(f"{folder}/{name}".removeprefix(str(root)).encode())
+            found.update((Path(folder) / name).read_bytes())
+    return found.hexdigest()
+
+
+def _machine(machine: Machine, device: str, declaration: Declaration) -> dict[str, Any]:
+    """Vector instructions, threads and the accelerator change numbers and code; a time is of one machine alone."""
+    found: dict[str, Any] = {"cpu": machine.cpu, "architecture": machine.architecture, "cores": machine.cores_usable}
+    if device != "cpu":
+        found["accelerators"] = sorted(
+            line.partition(":")[2].strip()
+            for file in Path("/proc/driver/nvidia/gpus").glob("*/information")
+            for line in file.read_text().splitlines()
+            if line.startswith("Model:")
+        )
+        found["visible"] = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if declaration.timed or device != "cpu":
+        found["host"] = machine.hostname
+    return found
+
+
+def _paths(value: Any) -> Iterator[str]:
+    """Texts in a value that name a file or a folder."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            yield from _paths(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _paths(item)
+    elif isinstance(value, str) and "\0" not in value and ("/" in value or "." in value) and os.path.exists(value):
+        yield value
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping) and value:
+        for key, item in value.items():
+            yield from _flat(item, f"{name}.{key}" if name else str(key))
+    else:
+        yield name, value

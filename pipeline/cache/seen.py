@@ -1,0 +1,155 @@
+"""What the user's code took from its surroundings while a process ran: files, packages and variables.
+
+Known are the modules that were imported, the files that Python opened for reading, and the environment variables that
+code outside of installed packages looked up. Not seen are files that native code opens by itself, and what comes over
+the network.
+"""
+
+import functools
+import os
+import site
+import sys
+import sysconfig
+from collections.abc import Iterable
+from importlib import metadata
+from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
+from pathlib import Path
+from typing import Any
+
+import inductor_debug
+from inductor_debug.pipeline.cache.key import ABSENT, content_of
+
+_SYSTEM = ("/proc/", "/sys/", "/dev/")
+_FRAMES = 6
+
+
+@functools.cache
+def _installed() -> tuple[str, ...]:
+    """Folders of Python's own modules and of installed packages."""
+    names = ("stdlib", "platstdlib", "purelib", "platlib")
+    folders = {*(sysconfig.get_path(name) for name in names), *site.getsitepackages(), site.getusersitepackages()}
+    return tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in folders)
+
+
+@functools.cache
+def _ours() -> tuple[str, ...]:
+    """Folders of this package, which may be links."""
+    root = Path(inductor_debug.__file__).resolve().parent
+    return tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in (root, *(p for p in root.iterdir() if p.is_dir())))
+
+
+class Seen:
+    """Notes what is taken from when it is made; there is one in a process, for its hooks stay.
+
+    Args:
+        apart: folders whose files do not count: caches, and the run's own.
+    """
+
+    def __init__(self, apart: Iterable[str]) -> None:
+        self._apart = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in apart)
+        self._path = list(sys.path)
+        self._opened: set[str] = set()
+        self._relative: set[str] = set()
+        self._variables: set[str] = set()
+        sys.addaudithook(self._note_opened)
+        kind: Any = type(os.environ)
+        original = kind.__getitem__
+
+        @functools.wraps(original)
+        def looked_up(environ: Any, name: Any) -> Any:
+            if environ is os.environ and _is_users(sys._getframe(1)):
+                self._variables.add(name)
+            return original(environ, name)
+
+        kind.__getitem__ = looked_up
+
+    def _note_opened(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and isinstance(arguments[0], str) and not (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
+            path = os.path.abspath(arguments[0])
+            (self._opened if os.path.isabs(arguments[0]) else self._relative).add(path)
+
+    def files(self) -> dict[str, str]:
+        """Path → content of each of the user's files that was imported or opened, those that are still there."""
+        modules = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
+        paths = {os.path.realpath(path) for path in {*self._opened, *self._relative, *filter(None, modules)}}
+        return {path: content_of(path) for path in sorted(paths) if self._counts(path)}
+
+    def _counts(self, path: str) -> bool:
+        apart = (*_installed(), *_ours(), *self._apart, *_SYSTEM)
+        return not path.startswith(apart) and not path.endswith(".pyc") and os.path.isfile(path)
+
+    def packages(self) -> dict[str, str]:
+        """Name → version of each installed distribution that a module was imported from."""
+        tops = {name.partition(".")[0] for name, module in list(sys.modules.items()) if _is_installed(module)}
+        found = _distributions()
+        versions = versions_of({name for top in tops for name in found.get(top, ())})
+        return {name: version for name, version in versions.items() if version != ABSENT}
+
+    def modules(self) -> dict[str, str]:
+        """Top-level module that was imported → where Python finds it, if it does without the code's help."""
+        names = {name.partition(".")[0] for name in list(sys.modules)} - sys.stdlib_module_names
+        found = {name: location_of(name, self._path) for name in sorted(names)}
+        return {name: place for name, place in found.items() if place and not f"{place}{os.sep}".startswith(_ours())}
+
+    def cwd(self) -> str:
+        """The working directory, where a file that counts was opened by a path relative to it; else empty."""
+        return os.getcwd() if any(self._counts(os.path.realpath(path)) for path in self._relative) else ""
+
+    def variables(self) -> dict[str, str | None]:
+        """Variable that the user's code looked up → its value, None for one that is not set."""
+        return {name: os.environ.get(name) for name in sorted(self._variables)}
+
+
+def location_of(name: str, path: list[str] | None = None) -> str:
+    """The file or folders that ``import name`` would take; empty where it finds none.
+
+    Args:
+        name: of a top-level module.
+        path: in the place of ``sys.path``.
+    """
+    for finder in sys.meta_path:
+        if finder is PathFinder:
+            spec = PathFinder.find_spec(name, sys.path if path is None else path)
+        elif hasattr(finder, "find_spec") and finder not in (BuiltinImporter, FrozenImporter):
+            spec = finder.find_spec(name, None)
+        else:
+            continue
+        if spec is not None:
+            places = [spec.origin] if spec.has_location and spec.origin else (spec.submodule_search_locations or [])
+            return os.pathsep.join(map(os.path.realpath, places))
+    return ""
+
+
+@functools.cache
+def _distributions() -> dict[str, list[str]]:
+    """Top-level module → names of its distributions."""
+    return dict(metadata.packages_distributions())
+
+
+def versions_of(names: Iterable[str]) -> dict[str, str]:
+    """Name → version of distributions, as they are installed; what a package brings inside itself is a part of it."""
+    folders = [folder.rstrip(os.sep) for folder in _installed()]
+    found = {}
+    for name in sorted(names):
+        known = next(iter(metadata.distributions(name=name, path=folders)), None)
+        found[name] = ABSENT if known is None else known.version
+    return found
+
+
+def _is_installed(module: Any) -> bool:
+    path = getattr(module, "__file__", None)
+    return path is not None and os.path.realpath(path).startswith(_installed())
+
+
+def _is_users(frame: Any) -> bool:
+    """Whether the user's code looks a variable up, itself or by ``os.environ.get`` and ``os.getenv``."""
+    for _ in range(_FRAMES):
+        if frame is None:
+            return False
+        file = frame.f_code.co_filename
+        if not file.startswith("<frozen") and file != os.__file__:
+            break
+        frame = frame.f_back
+    return (
+        frame is not None and os.path.isabs(file) and not os.path.realpath(file).startswith((*_installed(), *_ours()))
+    )

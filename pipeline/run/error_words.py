@@ -1,0 +1,27 @@
+"""What a stage's record and message say of an exception."""
+
+from inductor_debug.models.errors import is_out_of_memory, root_cause, wrapped
+from inductor_debug.pipeline.directory.rundir import is_no_space
+from inductor_debug.stages.formatting import in_one_line
+
+
+def cause_of(error: BaseException) -> str:
+    """``error TYPE…``: types of the error and of what it wraps, as :class:`StageRecord` has them."""
+    return " ".join(["error", *(type(item).__name__ for item in wrapped(error))])
+
+
+def is_no_resource(error: BaseException) -> bool:
+    """Whether memory or the disk ran out."""
+    return is_out_of_memory(error) or is_no_space(error)
+
+
+def headline(error: BaseException) -> str:
+    """``Type: message`` of the error, after that of what caused it where that is another one.
+
+    torch wraps what a backend raises: ``RuntimeError: the compiler gave up (within BackendCompilerFailed:
+    backend='compiler_fn' raised)``.
+    """
+    cause = root_cause(error)
+    if cause is error:
+        return in_one_line(error, 2)
+    return f"{in_one_line(cause, 2)} (within {in_one_line(error).removesuffix(':')})"

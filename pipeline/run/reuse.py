@@ -1,0 +1,233 @@
+"""A worker's use of the cache: which stages need not run, what a stage is given, and what it leaves for later runs."""
+
+import dataclasses
+import logging
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.models.shapes import reader
+from inductor_debug.models.stored import parse_csv
+from inductor_debug.pipeline.cache.folders import VARIABLES
+from inductor_debug.pipeline.cache.key import content_of, differing, key_of, parts_of
+from inductor_debug.pipeline.cache.seen import Seen, location_of, versions_of
+from inductor_debug.pipeline.cache.store import Cache, Entry, entry_of, record_of
+from inductor_debug.pipeline.directory.records import TorchFound
+from inductor_debug.pipeline.directory.rundir import RunDirectory, run_id
+from inductor_debug.pipeline.run import compiled_by
+from inductor_debug.pipeline.run.plan import Plan
+from inductor_debug.stages.artifacts.compiled_by import CompiledBy
+from inductor_debug.stages.artifacts.records import StageRecord
+from inductor_debug.stages.contract import Artifacts, StageContext
+from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.encoding import jsonable
+from inductor_debug.stages.registry import declared
+
+logger = logging.getLogger(__name__)
+
+_SHOWN = 4
+"""Parts that differ which a line of the log names."""
+
+
+@dataclass(frozen=True)
+class MadeBy:
+    """What a worker found of itself, for the summary of a run in which nothing needs torch.
+
+    Attributes:
+        compiled_by: what compiled the stage's result.
+        devices: what torch found.
+    """
+
+    compiled_by: CompiledBy
+    devices: TorchFound | None = None
+
+    def instead_of(self, told: CompiledBy) -> CompiledBy:
+        """What is known of a run, with what only a worker that needs torch could tell of itself."""
+        names = ("model", "device", "settings", "options", "options_before")
+        return dataclasses.replace(told, **{name: getattr(self.compiled_by, name) for name in names})
+
+
+class Of:
+    """Of stored artifacts, those of some stages; implements :class:`stages.contract.Artifacts`.
+
+    Args:
+        artifacts: of the whole run.
+        known: names of those that are shown.
+    """
+
+    def __init__(self, artifacts: Artifacts, known: Collection[str]) -> None:
+        self._artifacts, self._known = artifacts, frozenset(known)
+
+    def names(self, prefix: str = "") -> list[str]:
+        return [name for name in self._artifacts.names(prefix) if name in self._known]
+
+    def read_bytes(self, name: str) -> bytes:
+        if name not in self._known:
+            raise FileNotFoundError(name)
+        return self._artifacts.read_bytes(name)
+
+    def read_text(self, name: str) -> str:
+        return self.read_bytes(name).decode()
+
+    def read_json(self, name: str) -> Any:
+        self.read_bytes(name)
+        return self._artifacts.read_json(name)
+
+    def read_table(self, name: str) -> list[dict[str, str]]:
+        return parse_csv(self.read_bytes(name), Path(name))
+
+
+def narrowed(
+    context: StageContext, declaration: Declaration | None, records: Mapping[str, StageRecord]
+) -> StageContext:
+    """A stage's context with what it declares to read, and no more, of the settings and of earlier stages.
+
+    Args:
+        context: of the run.
+        declaration: of the stage; None, or one that reads all, gets all.
+        records: stage → record, of those before it.
+    """
+    if declaration is None or declaration.reads is None:
+        return dataclasses.replace(context, earlier=records)
+    followed = {name: records[name] for name in declaration.follows if name in records}
+    known = [artifact for record in followed.values() for artifact in record.artifacts]
+    return dataclasses.replace(
+        context,
+        settings=context.settings.narrowed(declaration.reads),
+        artifacts=Of(context.artifacts, known),
+        earlier=followed,
+    )
+
+
+class Reuse:
+    """The results that a worker need not make, and those that it keeps.
+
+    Args:
+        plan: of the run; with ``cache`` None nothing is looked up and nothing kept.
+        directory: of the run.
+        environment: this process's variables.
+        tell: called with a stage's name and why its result is not there.
+    """
+
+    def __init__(
+        self, plan: Plan, directory: RunDirectory, environment: Mapping[str, str], tell: Callable[[str, str], None]
+    ) -> None:
+        self.plan, self.directory, self.environment, self.tell = plan, directory, environment, tell
+        self.cache = None if plan.cache is None else Cache(Path(plan.cache))
+        self.hits: dict[str, tuple[Path, Entry]] = {}
+        self._parts: dict[str, dict[str, Any]] = {}
+        self._keys: dict[str, str] = {}
+        if self.cache is not None:
+            apart = [environment[name] for name in VARIABLES if name in environment]
+            self._seen = Seen([str(directory.path), str(self.cache.root), *apart])
+
+    def look(self, remaining: Sequence[str]) -> None:
+        """Find the results of remaining stages that are there already, and say of the others why not."""
+        if self.cache is None or self.plan.described is None:
+            return
+        known = self.directory.stage_records()
+        self._keys = {name: record.key for name, record in known.items()}
+        for name in remaining:
+            declaration = self._declaration(name)
+            if declaration is None:
+                continue
+            followed = {other: self._keys.get(other, "") for other in declaration.follows if other in self.plan.stages}
+            if any(not key for key in followed.values()):
+                continue
+            parts = parts_of(declaration, self.plan.stages[name], self.plan.settings, followed,
+                             self.plan.described.versions, self.plan.described.machine,
+                             self._variables(declaration))  # fmt: skip
+            self._parts[name], self._keys[name] = parts, key_of(parts)
+            found, why = self._found(name)
+            if found is not None:
+                self.hits[name] = found
+            elif why:
+                self.tell(name, f"not in the cache: {why}")
+
+    def restored(self, name: str, records: Mapping[str, StageRecord]) -> tuple[StageRecord, Entry] | None:
+        """The record of a stage that need not run, after its files were put into the run's directory."""
+        if self.cache is None or name not in self.hits or self.key(name, records) == "":
+            return None
+        path, entry = self.hits[name]
+        damage = self.cache.give(path, entry, self.directory)
+        if damage:
+            logger.warning("%s is in the cache, but %s; it runs", name, damage)
+            del self.hits[name]
+            return None
+        record = dataclasses.replace(record_of(entry), key=self._keys[name], cached=entry.run)
+        return record, entry
+
+    def key(self, name: str, records: Mapping[str, StageRecord]) -> str:
+        """A stage's key; empty where what it depends on is not known: a stage that it follows came to no result."""
+        declaration = self._declaration(name)
+        if declaration is None or name not in self._parts:
+            return ""
+        followed: Mapping[str, str] = self._parts[name]["follows"]
+        same = all(other in records and records[other].key == key for other, key in followed.items())
+        return self._keys[name] if same else ""
+
+    def keep(self, record: StageRecord, made_by: MadeBy) -> None:
+        """Keep a stage's result for later runs; that it can't be kept is logged, and costs no run."""
+        if self.cache is None or not record.key:
+            return
+        try:
+            entry = entry_of(record, self._parts[record.name], self.directory, sources=self._seen.files(),
+                             packages=self._seen.packages(), variables=self._seen.variables(),
+                             modules=self._seen.modules(), cwd=self._seen.cwd(),
+                             made_by=jsonable(made_by))  # fmt: skip
+            self.cache.put(record.key, entry, self.directory)
+        except OSError as error:
+            logger.warning("the result of %s was not kept in the cache %s: %s", record.name, self.cache.root, error)
+
+    def _declaration(self, name: str) -> Declaration | None:
+        """Of a stage whose results are kept."""
+        declaration = None if name in self.plan.stage_classes else declared().get(name)
+        return None if declaration is None or declaration.reads is None else declaration
+
+    def _variables(self, declaration: Declaration) -> dict[str, str]:
+        apart = self.plan.reproduction if declaration.timed else []
+        return {name: value for name, value in self.environment.items()
+                if compiled_by.matters(name) and name not in apart}  # fmt: skip
+
+    def _found(self, name: str) -> tuple[tuple[Path, Entry] | None, str]:
+        """A result that stands, or why there is none; empty text where nothing like it was ever kept."""
+        assert self.cache is not None
+        why = ""
+        for path, entry in self.cache.entries(name, self._keys[name]):
+            changed = _changed(entry)
+            if not changed:
+                return (path, entry), ""
+            why = why or ", ".join(changed[:_SHOWN])
+        if why:
+            return None, why
+        others = [(differing(jsonable(self._parts[name]), entry.parts), entry) for entry in self.cache.latest(name)]
+        if not others:
+            return None, ""
+        nearest, entry = min(others, key=lambda item: len(item[0]))
+        more = f", and {len(nearest) - _SHOWN} more" if len(nearest) > _SHOWN else ""
+        return None, f"{run_id(Path(entry.run))} differs in {', '.join(map(_short, nearest[:_SHOWN]))}{more}"
+
+
+def made_by_of(entry: Entry) -> MadeBy:
+    """What made an entry's result."""
+    found: MadeBy = reader(MadeBy)(entry.made_by)
+    return found
+
+
+def _changed(entry: Entry) -> list[str]:
+    """What the user's code took that is another by now."""
+    return [
+        *([f"its working directory was {entry.cwd}"] if entry.cwd not in ("", os.getcwd()) else []),
+        *(f"the module {name} was {place}" for name, place in entry.modules.items() if location_of(name) != place),
+        *(f"the file {path} has changed" for path, known in entry.sources.items() if content_of(path) != known),
+        *(f"{name} was {entry.packages[name]} and is {version}"
+          for name, version in versions_of(entry.packages).items() if version != entry.packages[name]),
+        *(f"the variable {name} has changed" for name, known in entry.variables.items()
+          if os.environ.get(name) != known),
+    ]  # fmt: skip
+
+
+def _short(text: str) -> str:
+    return text if len(text) < 120 else f"{text[:117]}…"

@@ -1,0 +1,128 @@
+"""Results that are taken from earlier runs: which, when not, and that they are what a run without a cache finds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import command
+
+MODEL = """
+import os
+
+import torch
+
+
+def build(batch_size=2):
+    width = int(os.environ.get("MY_WIDTH", "20"))
+    return torch.nn.Sequential(torch.nn.Linear(16, width), torch.nn.ReLU()), (torch.randn(batch_size, 16),)
+"""
+WORDS = ("model=custom", "model.build._target_=mine.build", "model.name=mine", "backend=aot_eager", "accel=warn16")
+STAGES = "stages=[capture,constrain,kerneldiff,report]"
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A working directory with a model of its own."""
+    (tmp_path / "mine.py").write_text(MODEL)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    return tmp_path
+
+
+def run(place: Path, *words: str, code: int = 0) -> tuple[str, dict[str, Any]]:
+    """What a run printed, and its summary."""
+    before = set(place.glob("outputs/*/*/summary.json"))
+    done = command(*WORDS, *words, cwd=place)
+    assert done.returncode == code, done.stdout + done.stderr
+    (path,) = set(place.glob("outputs/*/*/summary.json")) - before
+    return done.stdout + done.stderr, json.loads(path.read_text()) | {"folder": str(path.parent)}
+
+
+def cached(summary: dict[str, Any]) -> list[str]:
+    return [stage["name"] for stage in summary["stages"] if stage["cached"]]
+
+
+def digest(summary: dict[str, Any]) -> str:
+    return str(json.loads((Path(summary["folder"]) / "manifest.json").read_text())["digest"])
+
+
+def test_a_sweep_makes_once_what_an_axis_does_not_change(place: Path) -> None:
+    done = command(*WORDS, STAGES, "--multirun", "accel.alignment=8,16", cwd=place)
+    assert done.returncode == 0, done.stdout + done.stderr
+    paths = sorted(place.glob("outputs/*/*-sweep/*/summary.json"))
+    jobs = [json.loads(path.read_text()) | {"folder": str(path.parent)} for path in paths]
+    assert [cached(job) for job in jobs] == [[], ["capture", "kerneldiff"]]
+    assert "constrain: not in the cache: " in done.stdout + done.stderr
+    assert "differs in settings.accel.alignment (8 → 16)" in done.stdout + done.stderr
+    text, alone = run(place, STAGES, "accel.alignment=16", "runner.cache=false")
+    assert cached(alone) == [] and "in the cache" not in text
+    assert digest(alone) == digest(jobs[1]) != digest(jobs[0])
+    text, again = run(place, STAGES, "accel.alignment=16")
+    assert cached(again) == ["capture", "constrain", "kerneldiff"]
+    assert "preflight: running the model" not in text  # no stage needs it, so it is not built
+    assert digest(again) == digest(alone)
+    assert again["compiled_by"] == alone["compiled_by"]
+    assert {key: again[key] for key in ("graphs", "violations", "numerics")} == {
+        key: alone[key] for key in ("graphs", "violations", "numerics")
+    }
+    files = json.loads((Path(again["folder"]) / "manifest.json").read_text())["files"]
+    assert {"capture/graphs/g0.forward.json", "kerneldiff/outputs.csv"} <= files.keys()
+
+
+def test_the_users_code_and_the_variables_that_it_reads_count(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    only = "stages=[capture,report]"
+    run(place, only)
+    assert cached(run(place, only)[1]) == ["capture"]
+    monkeypatch.setenv("NOT_READ", "1")
+    assert cached(run(place, only)[1]) == ["capture"]
+    monkeypatch.setenv("MY_WIDTH", "24")
+    text, other = run(place, only)
+    assert cached(other) == [] and "capture: not in the cache: the variable MY_WIDTH has changed" in text
+    (place / "mine.py").write_text(MODEL.replace("ReLU", "GELU"))
+    text, other = run(place, only)
+    assert cached(other) == [] and f"capture: not in the cache: the file {place / 'mine.py'} has changed" in text
+    (place / "mine.py").write_text(MODEL)
+    monkeypatch.delenv("MY_WIDTH")
+    assert cached(run(place, only)[1]) == ["capture"]  # of the first run
+
+
+def test_a_module_of_the_same_name_elsewhere_is_another(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = "stages=[capture,report]"
+    _, first = run(place, only)
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "mine.py").write_text(MODEL.replace("ReLU", "GELU"))
+    monkeypatch.setenv("PYTHONPATH", str(other))
+    text, second = run(other, only)
+    assert cached(second) == [] and f"the module mine was {place / 'mine.py'}" in text
+    assert digest(first) != digest(second)
+    _, third = run(other, only)
+    assert cached(third) == ["capture"] and digest(third) == digest(second)
+
+
+def test_a_strict_violation_skips_what_is_in_the_cache(place: Path) -> None:
+    run(place, STAGES)
+    _, strict = run(place, STAGES, "accel=strict16", code=1)
+    assert cached(strict) == ["capture"]
+    assert {stage["name"]: stage["status"] for stage in strict["stages"]} == {
+        "capture": "passed", "constrain": "failed", "kerneldiff": "skipped", "report": "passed",
+    }  # fmt: skip
+    _, again = run(place, STAGES, "accel=strict16", code=1)
+    assert cached(again) == ["capture", "constrain"]
+    assert again["repros"] == [repro | {"met_in": again["repros"][0]["met_in"]} for repro in strict["repros"]]
+    assert all((Path(again["folder"]) / repro["path"]).is_file() for repro in again["repros"])
+
+
+def test_a_defect_stays_one_and_a_run_that_is_made_again_is_made(place: Path) -> None:
+    wrong = ("backend.adapter=faulty_adapters.ScaledOutput", "backend.name=wrong", "stages=[capture,kerneldiff,report]")
+    _, first = run(place, *wrong, code=1)
+    text, second = run(place, *wrong, code=1)
+    assert first["numerics"]["verdict"] == second["numerics"]["verdict"] == "defect"
+    assert cached(second) == ["capture", "kerneldiff"]
+    assert f"from the cache, of {Path(first['folder']).parent.name}/" in text
+    done = command("rerun", second["folder"], "--yes", cwd=place, module="inductor_debug")
+    assert done.returncode == 1, done.stdout + done.stderr
+    newest = max(place.glob("outputs/*/*/summary.json"), key=lambda path: path.stat().st_mtime)
+    assert cached(json.loads(newest.read_text())) == []

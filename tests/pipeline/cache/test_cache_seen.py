@@ -1,0 +1,61 @@
+"""What the user's code took from its surroundings: files, packages and variables, and none of what is installed."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """
+import json, os, sys
+from inductor_debug.pipeline.cache.seen import Seen
+seen = Seen([{apart!r}])
+sys.path.insert(0, {folder!r})
+import mine
+mine.build()
+import filelock
+sys.path[:] = [path for path in sys.path if path != {folder!r}]
+print(json.dumps([seen.files(), seen.packages(), seen.variables(), seen.modules(), seen.cwd()]))
+os.chdir({folder!r})
+open("mine.py").read()
+print(json.dumps(seen.cwd()))
+"""
+MINE = """
+import os
+from helper import depth
+def build():
+    open({data!r}).read()
+    open({apart!r}).read()
+    open({written!r}, "w").write("1")
+    with open({gone!r}, "w") as file:
+        file.write("1")
+    open({gone!r}).read()
+    os.unlink({gone!r})
+    os.environ["MY_WIDTH"], os.environ.get("MY_DEPTH"), os.getenv("MY_HEADS", "2"), "MY_FLAG" in os.environ
+"""
+
+
+def test_what_the_users_code_takes_is_seen(tmp_path: Path) -> None:
+    folder, apart = tmp_path / "code", tmp_path / "cache"
+    folder.mkdir()
+    apart.mkdir()
+    names = {name: str(tmp_path / name) for name in ("data", "written", "gone")} | {"apart": str(apart / "kept")}
+    for name in ("data", "apart"):
+        Path(names[name]).write_text(name)
+    (folder / "helper.py").write_text("import os\ndepth = os.environ.get('HELPERS')\n")
+    (folder / "mine.py").write_text(MINE.format(**names))
+    program = PROGRAM.format(folder=str(folder), apart=str(apart))
+    variables = {"MY_WIDTH": "8", "MY_FLAG": "1", "PATH": "/usr/bin", "NOT_READ": "1"}
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], env=variables, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    told, directory = map(json.loads, done.stdout.splitlines())
+    files, packages, looked_up, modules, before = told
+    ours = {Path(path).relative_to(tmp_path).as_posix() for path in files if Path(path).is_relative_to(tmp_path)}
+    assert ours == {"code/helper.py", "code/mine.py", "data"}
+    assert not any("/site-packages/" in path or path.endswith(".pyc") for path in files)
+    assert "filelock" in packages and "torch" not in packages
+    assert modules["filelock"].endswith("/filelock/__init__.py")
+    assert modules.keys().isdisjoint({"mine", "helper", "inductor_debug", "json"})  # found by the code's own doing
+    assert (before, directory) == ("", str(folder))
+    assert looked_up == {"MY_WIDTH": "8", "MY_DEPTH": None, "MY_HEADS": None, "MY_FLAG": "1", "HELPERS": None}

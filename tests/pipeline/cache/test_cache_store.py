@@ -1,0 +1,116 @@
+"""The stages' results on disk: put, given out, damaged, pruned, and written by several processes at once."""
+
+import json
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from inductor_debug.pipeline.cache.key import differing
+from inductor_debug.pipeline.cache.store import Cache, Entry, entry_of, record_of
+from inductor_debug.pipeline.directory.rundir import RunDirectory
+from inductor_debug.stages.artifacts.records import StageRecord
+
+PARTS = {"stage": "capture", "settings": {"seed": 0}}
+
+
+def finished(path: Path, text: str = "found") -> tuple[RunDirectory, StageRecord]:
+    """A run's directory with what a stage left."""
+    run = RunDirectory(path, identity="one")
+    run.store("capture/a.txt", text)
+    run.store("capture/graphs/b.txt", text)  # the same content twice
+    return run, StageRecord("capture", "passed", 2.5, "so", artifacts=["capture/a.txt", "capture/graphs/b.txt"])
+
+
+def kept(cache: Cache, path: Path, text: str = "found", **more: dict[str, str]) -> Entry:
+    run, record = finished(path, text)
+    entry = entry_of(record, PARTS, run, **more)
+    cache.put("key", entry, run)
+    return entry
+
+
+def test_a_result_is_given_with_its_files_and_counted(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    kept(cache, tmp_path / "one")
+    ((path, entry),) = cache.entries("capture", "key")
+    other = RunDirectory(tmp_path / "two")
+    assert cache.give(path, entry, other) == ""
+    assert other.read_text("capture/graphs/b.txt") == other.read_text("capture/a.txt") == "found"
+    assert os.stat(other.path / "capture/a.txt").st_ino == os.stat(tmp_path / "one/capture/a.txt").st_ino
+    assert record_of(entry).message == "so" and entry.run == str(tmp_path / "one")
+    assert [(item.stage, item.hits) for item in cache.kept()] == [("capture", 1)]
+    assert not list(other.path.rglob(".*"))
+
+
+def test_a_file_that_was_edited_in_a_run_is_not_given_to_another(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    kept(cache, tmp_path / "one")
+    (tmp_path / "one/capture/a.txt").write_text("edited in place")
+    ((path, entry),) = cache.entries("capture", "key")
+    other = RunDirectory(tmp_path / "two")
+    assert cache.give(path, entry, other) == "capture/a.txt is not what was kept"
+    assert not (other.path / "capture/a.txt").exists()
+    assert cache.kept()[0].hits == 0
+
+
+def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    kept(cache, tmp_path / "one")
+    ((path, entry),) = cache.entries("capture", "key")
+    next(path.glob("*.file")).unlink()
+    assert cache.give(path, entry, RunDirectory(tmp_path / "two")) == "capture/a.txt is gone"
+
+
+def test_entries_that_are_torn_or_of_another_shape_are_none(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    kept(cache, tmp_path / "one")
+    ((path, _),) = cache.entries("capture", "key")
+    for content in ("", "{", json.dumps({"stage": "capture"}), json.dumps([])):
+        (path / "entry.json").write_text(content)
+        assert list(cache.entries("capture", "key")) == []
+
+
+def test_one_key_has_a_result_for_each_state_of_the_users_code(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    kept(cache, tmp_path / "one", sources={"model.py": "1"})
+    kept(cache, tmp_path / "two", sources={"model.py": "2"})
+    kept(cache, tmp_path / "three", sources={"model.py": "2"})
+    found = [entry for _, entry in cache.entries("capture", "key")]
+    assert sorted(entry.sources["model.py"] for entry in found) == ["1", "2"]
+    assert {Path(entry.run).name for entry in found} == {"one", "two"}  # the first stays
+
+
+def test_many_writers_leave_one_whole_result(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda number: kept(cache, tmp_path / str(number)), range(40)))
+    ((path, entry),) = cache.entries("capture", "key")
+    assert cache.give(path, entry, RunDirectory(tmp_path / "run")) == ""
+    assert [item.name for item in (tmp_path / "cache/stages/capture").iterdir()] == ["key"]
+
+
+def test_pruning_removes_the_longest_unused_first(tmp_path: Path) -> None:
+    cache, now = Cache(tmp_path / "cache"), time.time()
+    for age in (3, 1, 2):
+        run, record = finished(tmp_path / str(age), str(age) * 1000)
+        cache.put(f"key{age}", entry_of(record, PARTS, run), run)
+        ((path, _),) = cache.entries("capture", f"key{age}")
+        os.utime(path / "entry.json", (now - age * 86400,) * 2)
+    assert [item.path.parent.name for item in cache.kept()] == ["key3", "key2", "key1"]
+    size = cache.kept()[0].nbytes
+    assert [item.path.parent.name for item in cache.prune(limit=size * 2 + 100)] == ["key3"]
+    assert [item.path.parent.name for item in cache.prune(older_than_s=1.5 * 86400)] == ["key2"]
+    assert cache.prune(limit=size + 100, older_than_s=2 * 86400) == []
+    assert len(cache.prune(older_than_s=0)) == 1
+    assert not list((tmp_path / "cache").rglob("*.file"))
+    assert (tmp_path / "3/capture/a.txt").read_text() == "3" * 1000  # the run's own files stay
+
+
+def test_what_differs_is_told_by_name_and_what_a_stage_follows_last() -> None:
+    here = {"follows": {"capture": "1"}, "source": "a", "files": {"w.pt": "x"}, "settings": {"seed": 1, "dtype": "f"}}
+    there = {"follows": {"capture": "2"}, "source": "b", "files": {"w.pt": "y"}, "settings": {"seed": 0}}
+    assert differing(here, there) == [
+        "the content of w.pt", "settings.dtype (not there → f)", "settings.seed (0 → 1)", "this package's source",
+        "what capture depends on",
+    ]  # fmt: skip
+    assert differing(here, here) == []
