@@ -30,8 +30,8 @@ def main(argv: Sequence[str] | None = None, *, refuse: bool = False) -> int:
     except UserError as error:
         tell(str(error))
         return EXIT_CONFIGURATION
-    except KeyboardInterrupt:
-        sys.stderr.write("interrupted\n")
+    except KeyboardInterrupt as error:
+        tell("\n".join(["interrupted", *getattr(error, "__notes__", ())]))
         return EXIT_INTERRUPTED
 
 

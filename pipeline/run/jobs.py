@@ -27,6 +27,7 @@ from inductor_debug.pipeline.directory import summary
 from inductor_debug.pipeline.directory.ownership import DirectoryRefused, claim_sweep, unwritable
 from inductor_debug.pipeline.run import runner
 from inductor_debug.pipeline.run.composition import Session
+from inductor_debug.pipeline.run.interruption import resumed_by
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.pipeline.run.sweep import sweep_exit_code, write_sweep_table
 from inductor_debug.stages.artifacts.files import REPORT_PAGE
@@ -36,6 +37,7 @@ logger = logging.getLogger(f"{__package__}.entry")
 
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 _OURS_TO_STORE = "hydra.output_subdir=null"
+_MULTIRUN = "hydra.mode=MULTIRUN"
 
 
 def show(session: Session, args: argparse.Namespace) -> int:
@@ -82,11 +84,11 @@ def single(session: Session) -> int:
 
 
 def sweep(session: Session) -> int:
-    session.overrides += ["hydra.mode=MULTIRUN", _OURS_TO_STORE]
+    session.overrides += [_MULTIRUN, _OURS_TO_STORE]
     master = session.compose(RunMode.MULTIRUN)
     planned = planned_jobs(session, master)
     if planned == []:
-        typed = " ".join(word for word in session.overrides if word not in ("hydra.mode=MULTIRUN", _OURS_TO_STORE))
+        typed = " ".join(word for word in session.overrides if word not in (_MULTIRUN, _OURS_TO_STORE))
         raise ConfigurationError(
             f"--multirun: got {typed}, which makes no run; valid: a value or more for each "
             "key; glob(PATTERN) matches names of a group's files alone.\nTry: python -m pipeline --help"
@@ -105,7 +107,7 @@ def sweep(session: Session) -> int:
     with session.readable_errors():
         directory = Path(master.hydra.sweep.dir)
     with claim_sweep(directory, described, folders, overwrite=overwrite):
-        return _run_sweep(session)
+        return _run_sweep(session, directory.absolute())
 
 
 def _job_folder(composed: Any, number: int) -> str:
@@ -115,13 +117,16 @@ def _job_folder(composed: Any, number: int) -> str:
         return str(composed.hydra.sweep.subdir)
 
 
-def _run_sweep(session: Session) -> int:
+def _run_sweep(session: Session, directory: Path) -> int:
     started: list[Path] = []
     task = partial(run_job, flags=session.flags, started=started, expected=session.expected)
     try:
         with session.readable_errors():
             batches = session.hydra.multirun(config_name=session.name, task_function=task, overrides=session.overrides)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        typed = [word for word in session.overrides if word not in (_MULTIRUN, _OURS_TO_STORE)]
+        again = [word for word in typed if not word.startswith("hydra.sweep.dir=")]
+        resumed_by(error, [*session.flags, "--multirun", *again, f"hydra.sweep.dir={directory}"])
         if started:  # a launcher that runs its jobs elsewhere does not tell
             table = write_sweep_table(started[0].parent, started)
             logger.warning("sweep interrupted in its run %d: table of the runs so far %s", len(started), table)
