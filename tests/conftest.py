@@ -3,6 +3,7 @@
 import logging
 import os
 import sys
+import tempfile
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,14 +11,16 @@ from pathlib import Path
 import pytest
 
 os.environ.setdefault("MPLCONFIGDIR", str(Path("~/.cache/matplotlib").expanduser()))  # its fonts, found once
+_CACHE = tempfile.TemporaryDirectory(prefix="inductor-debug-tests-")
+os.environ["XDG_CACHE_HOME"] = _CACHE.name  # of fixtures that several tests share
 os.environ.pop("CI", None)  # torch reads an option's default from it: here as at a user's desk
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # a thread that waits leaves its core to the other tests' processes
 
 
 @pytest.fixture(autouse=True)
-def cache_of_its_own(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+def cache_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """No test is given results that another one, or the user, has kept."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.getbasetemp() / f"cache-{uuid.uuid4().hex}"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(Path(_CACHE.name) / uuid.uuid4().hex))
 
 
 @pytest.fixture(autouse=True)

@@ -25,10 +25,11 @@ _FRAMES = 6
 
 @functools.cache
 def _installed() -> tuple[str, ...]:
-    """Folders of Python's own modules and of installed packages."""
+    """Folders of Python's own modules and of installed packages: any on the path that holds a package's metadata."""
     names = ("stdlib", "platstdlib", "purelib", "platlib")
-    folders = {*(sysconfig.get_path(name) for name in names), *site.getsitepackages(), site.getusersitepackages()}
-    return tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in folders)
+    found = {path for path in sys.path if next(Path(path).glob("*.dist-info"), None) is not None}
+    folders = {*found, *(sysconfig.get_path(name) for name in names), *site.getsitepackages()}
+    return tuple(sorted(f"{os.path.realpath(folder)}{os.sep}" for folder in folders))
 
 
 @functools.cache
@@ -48,6 +49,7 @@ class Seen:
     def __init__(self, apart: Iterable[str]) -> None:
         self._apart = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in apart)
         self._path = list(sys.path)
+        _installed()  # on the path as it is now
         self._opened: set[str] = set()
         self._relative: set[str] = set()
         self._variables: set[str] = set()

@@ -27,6 +27,8 @@ from inductor_debug.stages.registry import declared
 
 logger = logging.getLogger(__name__)
 
+_ALIKE = 8
+"""Parts in which a kept result may differ and still be worth naming."""
 _SHOWN = 4
 """Parts that differ which a line of the log names."""
 
@@ -206,6 +208,8 @@ class Reuse:
         if not others:
             return None, ""
         nearest, entry = min(others, key=lambda item: len(item[0]))
+        if len(nearest) > _ALIKE:
+            return None, ""
         more = f", and {len(nearest) - _SHOWN} more" if len(nearest) > _SHOWN else ""
         return None, f"{run_id(Path(entry.run))} differs in {', '.join(map(_short, nearest[:_SHOWN]))}{more}"
 
