@@ -10,6 +10,7 @@ import os
 import site
 import sys
 import sysconfig
+import time
 from collections.abc import Iterable
 from importlib import metadata
 from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
@@ -48,6 +49,7 @@ class Seen:
 
     def __init__(self, apart: Iterable[str]) -> None:
         self._apart = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in apart)
+        self._began = time.time()
         self._path = list(sys.path)
         _installed()  # on the path as it is now
         self._opened: set[str] = set()
@@ -71,14 +73,19 @@ class Seen:
             (self._opened if os.path.isabs(arguments[0]) else self._relative).add(path)
 
     def files(self) -> dict[str, str]:
-        """Path → content of each of the user's files that was imported or opened, those that are still there."""
+        """Path → content of each of the user's files that was imported or opened, or that it is not there."""
         modules = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-        paths = {os.path.realpath(path) for path in {*self._opened, *self._relative, *filter(None, modules)}}
-        return {path: content_of(path) for path in sorted(paths) if self._counts(path)}
+        there = filter(os.path.isfile, {*self._relative, *filter(None, modules)})
+        paths = sorted({os.path.realpath(path) for path in {*self._opened, *there}})
+        return {path: content_of(path) for path in paths if self._counts(path)}
+
+    def edited(self, files: Iterable[str]) -> list[str]:
+        """Those of the files that were written since this was made: what was taken of them is not what is there now."""
+        return [path for path in files if os.path.exists(path) and os.stat(path).st_ctime >= self._began]
 
     def _counts(self, path: str) -> bool:
         apart = (*_installed(), *_ours(), *self._apart, *_SYSTEM)
-        return not path.startswith(apart) and not path.endswith(".pyc") and os.path.isfile(path)
+        return not path.startswith(apart) and not path.endswith(".pyc") and not os.path.isdir(path)
 
     def packages(self) -> dict[str, str]:
         """Name → version of each installed distribution that a module was imported from."""
@@ -95,7 +102,11 @@ class Seen:
 
     def cwd(self) -> str:
         """The working directory, where a file that counts was opened by a path relative to it; else empty."""
-        return os.getcwd() if any(self._counts(os.path.realpath(path)) for path in self._relative) else ""
+        return (
+            os.getcwd()
+            if any(self._counts(os.path.realpath(path)) for path in filter(os.path.isfile, self._relative))
+            else ""
+        )
 
     def variables(self) -> dict[str, str | None]:
         """Variable that the user's code looked up → its value, None for one that is not set."""

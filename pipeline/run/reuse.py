@@ -175,7 +175,12 @@ class Reuse:
         if self.cache is None or not record.key:
             return
         try:
-            entry = entry_of(record, self._parts[record.name], self.directory, sources=self._seen.files(),
+            named, sources = self._parts[record.name]["files"], self._seen.files()
+            edited = self._seen.edited(sources) + [path for path, known in named.items() if content_of(path) != known]
+            if edited:  # which of its states the result is of is not known
+                logger.info("the result of %s is not kept: %s was written while it ran", record.name, edited[0])
+                return
+            entry = entry_of(record, self._parts[record.name], self.directory, sources=sources,
                              packages=self._seen.packages(), variables=self._seen.variables(),
                              modules=self._seen.modules(), cwd=self._seen.cwd(),
                              made_by=jsonable(made_by))  # fmt: skip

@@ -69,6 +69,7 @@ def test_a_sweep_makes_once_what_an_axis_does_not_change(place: Path) -> None:
     assert {"capture/graphs/g0.forward.json", "kerneldiff/outputs.csv"} <= files.keys()
 
 
+@pytest.mark.slow
 def test_the_users_code_and_the_variables_that_it_reads_count(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     only = "stages=[capture,report]"
     run(place, only)
@@ -115,6 +116,7 @@ def test_a_strict_violation_skips_what_is_in_the_cache(place: Path) -> None:
     assert all((Path(again["folder"]) / repro["path"]).is_file() for repro in again["repros"])
 
 
+@pytest.mark.slow
 def test_a_defect_stays_one_and_a_run_that_is_made_again_is_made(place: Path) -> None:
     wrong = ("backend.adapter=faulty_adapters.ScaledOutput", "backend.name=wrong", "stages=[capture,kerneldiff,report]")
     _, first = run(place, *wrong, code=1)

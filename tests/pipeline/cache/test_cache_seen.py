@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from inductor_debug.pipeline.cache.key import ABSENT
+
 PROGRAM = """
 import json, os, sys
 from inductor_debug.pipeline.cache.seen import Seen
@@ -18,6 +20,9 @@ print(json.dumps([seen.files(), seen.packages(), seen.variables(), seen.modules(
 os.chdir({folder!r})
 open("mine.py").read()
 print(json.dumps(seen.cwd()))
+with open("mine.py", "a") as file:
+    file.write("# edited")
+print(json.dumps(seen.edited(seen.files())))
 """
 MINE = """
 import os
@@ -30,6 +35,10 @@ def build():
         file.write("1")
     open({gone!r}).read()
     os.unlink({gone!r})
+    try:
+        open({never!r})
+    except FileNotFoundError:
+        pass
     os.environ["MY_WIDTH"], os.environ.get("MY_DEPTH"), os.getenv("MY_HEADS", "2"), "MY_FLAG" in os.environ
 """
 
@@ -38,7 +47,9 @@ def test_what_the_users_code_takes_is_seen(tmp_path: Path) -> None:
     folder, apart = tmp_path / "code", tmp_path / "cache"
     folder.mkdir()
     apart.mkdir()
-    names = {name: str(tmp_path / name) for name in ("data", "written", "gone")} | {"apart": str(apart / "kept")}
+    names = {name: str(tmp_path / name) for name in ("data", "written", "gone", "never")} | {
+        "apart": str(apart / "kept")
+    }
     for name in ("data", "apart"):
         Path(names[name]).write_text(name)
     (folder / "helper.py").write_text("import os\ndepth = os.environ.get('HELPERS')\n")
@@ -49,13 +60,15 @@ def test_what_the_users_code_takes_is_seen(tmp_path: Path) -> None:
         [sys.executable, "-P", "-c", program], env=variables, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
-    told, directory = map(json.loads, done.stdout.splitlines())
+    told, directory, edited = map(json.loads, done.stdout.splitlines())
     files, packages, looked_up, modules, before = told
     ours = {Path(path).relative_to(tmp_path).as_posix() for path in files if Path(path).is_relative_to(tmp_path)}
-    assert ours == {"code/helper.py", "code/mine.py", "data"}
+    assert ours == {"code/helper.py", "code/mine.py", "data", "gone", "never"}
+    assert files[names["gone"]] == files[names["never"]] == ABSENT
     assert not any("/site-packages/" in path or path.endswith(".pyc") for path in files)
     assert "filelock" in packages and "torch" not in packages
     assert modules["filelock"].endswith("/filelock/__init__.py")
     assert modules.keys().isdisjoint({"mine", "helper", "inductor_debug", "json"})  # found by the code's own doing
+    assert edited == [str(folder / "mine.py")]
     assert (before, directory) == ("", str(folder))
     assert looked_up == {"MY_WIDTH": "8", "MY_DEPTH": None, "MY_HEADS": None, "MY_FLAG": "1", "HELPERS": None}
