@@ -30,14 +30,15 @@ def _installed() -> tuple[str, ...]:
     names = ("stdlib", "platstdlib", "purelib", "platlib")
     found = {path for path in sys.path if next(Path(path).glob("*.dist-info"), None) is not None}
     folders = {*found, *(sysconfig.get_path(name) for name in names), *site.getsitepackages()}
-    return tuple(sorted(f"{os.path.realpath(folder)}{os.sep}" for folder in folders))
+    return tuple(sorted({f"{place}{os.sep}" for folder in folders for place in (folder, os.path.realpath(folder))}))
 
 
 @functools.cache
 def _ours() -> tuple[str, ...]:
     """Folders of this package, which may be links."""
     root = Path(inductor_debug.__file__).resolve().parent
-    return tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in (root, *(p for p in root.iterdir() if p.is_dir())))
+    folders = (root, *(inner for inner in root.iterdir() if inner.is_dir()))
+    return tuple({f"{place}{os.sep}" for folder in folders for place in (folder, os.path.realpath(folder))})
 
 
 class Seen:
@@ -48,7 +49,7 @@ class Seen:
     """
 
     def __init__(self, apart: Iterable[str]) -> None:
-        self._apart = tuple(f"{os.path.realpath(folder)}{os.sep}" for folder in apart)
+        self._apart = tuple(f"{place}{os.sep}" for folder in apart for place in (folder, os.path.realpath(folder)))
         self._began = time.time()
         self._path = list(sys.path)
         _installed()  # on the path as it is now
@@ -75,8 +76,9 @@ class Seen:
     def files(self) -> dict[str, str]:
         """Path → content of each of the user's files that was imported or opened, or that it is not there."""
         modules = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-        there = filter(os.path.isfile, {*self._relative, *filter(None, modules)})
-        paths = sorted({os.path.realpath(path) for path in {*self._opened, *there}})
+        maybe = {*self._opened, *(path for path in {*self._relative, *filter(None, modules)} if os.path.isabs(path))}
+        there = {path for path in filter(self._counts, maybe) if path in self._opened or os.path.isfile(path)}
+        paths = sorted({os.path.realpath(path) for path in there})
         return {path: content_of(path) for path in paths if self._counts(path)}
 
     def edited(self, files: Iterable[str]) -> list[str]:
@@ -89,7 +91,8 @@ class Seen:
 
     def packages(self) -> dict[str, str]:
         """Name → version of each installed distribution that a module was imported from."""
-        tops = {name.partition(".")[0] for name, module in list(sys.modules.items()) if _is_installed(module)}
+        tops = {name.partition(".")[0] for name in list(sys.modules)}
+        tops = {name for name in tops if _is_installed(sys.modules.get(name))}
         found = _distributions()
         versions = versions_of({name for top in tops for name in found.get(top, ())})
         return {name: version for name, version in versions.items() if version != ABSENT}
@@ -150,8 +153,9 @@ def versions_of(names: Iterable[str]) -> dict[str, str]:
 
 
 def _is_installed(module: Any) -> bool:
-    path = getattr(module, "__file__", None)
-    return path is not None and os.path.realpath(path).startswith(_installed())
+    folders = getattr(module, "__path__", None)  # of a namespace it is no list
+    places = [getattr(module, "__file__", None), *(folders or ())]
+    return any(isinstance(place, str) and place.startswith(_installed()) for place in places)
 
 
 def _is_users(frame: Any) -> bool:
