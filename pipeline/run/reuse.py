@@ -194,7 +194,8 @@ class Reuse:
         return None if declaration is None or declaration.reads is None else declaration
 
     def _variables(self, declaration: Declaration) -> dict[str, str]:
-        apart = self.plan.reproduction if declaration.timed else []
+        """Those of the process in which the stage runs; of one that runs in either kind, those that both have."""
+        apart = [] if declaration.timed is False else self.plan.reproduction
         return {name: value for name, value in self.environment.items()
                 if compiled_by.matters(name) and name not in apart}  # fmt: skip
 
