@@ -32,7 +32,7 @@ def results_kept(options: Any, again: bool) -> str | None:
     Raises:
         UserError: the folder that the configuration names can't be written.
     """
-    if again or not options.cache or options.isolation != "process":
+    if again or options.cache is False or options.isolation != "process":
         return None
     folder = shared_cache(options.cache_dir)
     return str(folder if options.cache_dir is None else made(folder, "runner.cache_dir"))

@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import os
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,8 @@ def own_source() -> str:
 def _machine(machine: Machine, device: str, declaration: Declaration) -> dict[str, Any]:
     """Vector instructions, threads and the accelerator change numbers and code; a time is of one machine alone."""
     found: dict[str, Any] = {"cpu": machine.cpu, "architecture": machine.architecture, "cores": machine.cores_usable}
+    compiler = shutil.which(os.environ.get("CXX", "g++")) or ""
+    found["compiler"] = [os.path.realpath(compiler), *os.stat(compiler)[6:9:2]] if compiler else None
     if device != "cpu":
         found["accelerators"] = sorted(
             line.partition(":")[2].strip()
@@ -134,7 +137,7 @@ def _paths(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for item in value:
             yield from _paths(item)
-    elif isinstance(value, str) and "\0" not in value and ("/" in value or "." in value) and os.path.exists(value):
+    elif isinstance(value, str) and value not in ("", ".", "..", "/") and "\0" not in value and os.path.exists(value):
         yield value
 
 

@@ -18,9 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import inductor_debug
+from inductor_debug.pipeline.cache.folders import VARIABLES
 from inductor_debug.pipeline.cache.key import ABSENT, content_of
+from inductor_debug.pipeline.config.fingerprint import digest
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
+_LIBRARIES = ("/usr/", "/lib", "/SYSV", "/memfd:", "/dev/", "/anon_hugepage")
+_EVENTS = ("open", "sqlite3.connect", "ctypes.dlopen", "os.listdir", "os.scandir")
+_MARKS = "INDUCTOR_DEBUG_"
 _FRAMES = 6
 
 
@@ -52,7 +57,7 @@ class Seen:
         self._apart = tuple(f"{place}{os.sep}" for folder in apart for place in (folder, os.path.realpath(folder)))
         self._began = time.time()
         self._path = list(sys.path)
-        _installed()  # on the path as it is now
+        _installed(), _ours()  # on the path as it is now, and before the hook hears of it
         self._opened: set[str] = set()
         self._relative: set[str] = set()
         self._variables: set[str] = set()
@@ -69,17 +74,23 @@ class Seen:
         kind.__getitem__ = looked_up
 
     def _note_opened(self, event: str, arguments: tuple[Any, ...]) -> None:
-        if event == "open" and isinstance(arguments[0], str) and not (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
-            path = os.path.abspath(arguments[0])
-            (self._opened if os.path.isabs(arguments[0]) else self._relative).add(path)
+        if event not in _EVENTS or not isinstance(arguments[0], str):
+            return
+        if event == "open" and (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
+            return
+        if event in ("os.listdir", "os.scandir") and not _is_users(sys._getframe(1)):
+            return
+        path = os.path.abspath(arguments[0])
+        (self._opened if os.path.isabs(arguments[0]) else self._relative).add(path)
 
     def files(self) -> dict[str, str]:
-        """Path → content of each of the user's files that was imported or opened, or that it is not there."""
+        """Path → content of each of the user's files that was imported, opened or mapped, and of each folder that the
+        user's code listed; or that it is not there. A link has the content of what it leads to."""
         modules = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-        maybe = {*self._opened, *(path for path in {*self._relative, *filter(None, modules)} if os.path.isabs(path))}
-        there = {path for path in filter(self._counts, maybe) if path in self._opened or os.path.isfile(path)}
-        paths = sorted({os.path.realpath(path) for path in there})
-        return {path: content_of(path) for path in paths if self._counts(path)}
+        known = {path for path in {*filter(None, modules), *_mapped()} if os.path.isabs(path)}
+        maybe = filter(self._counts, {*self._opened, *self._relative, *known})
+        there = sorted(path for path in maybe if path in self._opened or os.path.exists(path))
+        return {path: content_of(path) for path in there if self._counts(os.path.realpath(path))}
 
     def edited(self, files: Iterable[str]) -> list[str]:
         """Those of the files that were written since this was made: what was taken of them is not what is there now."""
@@ -87,7 +98,7 @@ class Seen:
 
     def _counts(self, path: str) -> bool:
         apart = (*_installed(), *_ours(), *self._apart, *_SYSTEM)
-        return not path.startswith(apart) and not path.endswith(".pyc") and not os.path.isdir(path)
+        return not path.startswith(apart) and not path.endswith(".pyc")
 
     def packages(self) -> dict[str, str]:
         """Name → version of each installed distribution that a module was imported from."""
@@ -104,16 +115,33 @@ class Seen:
         return {name: place for name, place in found.items() if place and not f"{place}{os.sep}".startswith(_ours())}
 
     def cwd(self) -> str:
-        """The working directory, where a file that counts was opened by a path relative to it; else empty."""
-        return (
-            os.getcwd()
-            if any(self._counts(os.path.realpath(path)) for path in filter(os.path.isfile, self._relative))
-            else ""
-        )
+        """The working directory, where something that counts was reached by a path relative to it; else empty."""
+        there = filter(os.path.exists, filter(self._counts, self._relative))
+        return os.getcwd() if any(self._counts(os.path.realpath(path)) for path in there) else ""
 
-    def variables(self) -> dict[str, str | None]:
-        """Variable that the user's code looked up → its value, None for one that is not set."""
-        return {name: os.environ.get(name) for name in sorted(self._variables)}
+    def variables(self) -> dict[str, str]:
+        """Variable that the user's code looked up → what stands for its value (:func:`content_of_variable`)."""
+        own = (*VARIABLES, "PYTHONHASHSEED", "MPLBACKEND")
+        looked_up = (name for name in sorted(self._variables) if name not in own and not name.startswith(_MARKS))
+        return {name: content_of_variable(name) for name in looked_up}
+
+
+def content_of_variable(name: str) -> str:
+    """SHA-256 of an environment variable's value, which may be a secret; or that it is not there."""
+    value = os.environ.get(name)
+    return ABSENT if value is None else digest(value)
+
+
+def _mapped() -> set[str]:
+    """Files outside of the system and Python that are mapped into memory: libraries, and weights of safetensors."""
+    try:
+        lines = Path("/proc/self/maps").read_text(encoding="utf-8", errors="surrogateescape").splitlines()
+    except OSError:
+        return set()
+    paths = {line.split(maxsplit=5)[5] for line in lines if len(line.split(maxsplit=5)) == 6}
+    return {
+        path for path in paths if path.startswith("/") and not path.startswith((*_LIBRARIES, f"{sys.base_prefix}/"))
+    }
 
 
 def location_of(name: str, path: list[str] | None = None) -> str:

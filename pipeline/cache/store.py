@@ -22,6 +22,7 @@ from inductor_debug.models.shapes import Mismatch, reader
 from inductor_debug.pipeline.cache.key import content_of
 from inductor_debug.pipeline.config.fingerprint import digest
 from inductor_debug.pipeline.directory.rundir import RunDirectory
+from inductor_debug.stages.artifacts.files import REPRO
 from inductor_debug.stages.artifacts.records import StageRecord
 from inductor_debug.stages.encoding import jsonable
 
@@ -100,12 +101,10 @@ class Cache:
     def __init__(self, folder: Path) -> None:
         self.root = folder / FOLDER
 
-    def entries(self, stage: str, key: str) -> Iterator[tuple[Path, Entry]]:
-        """The results under a key, each with its folder, newest first."""
+    def entries(self, stage: str, key: str) -> Iterator[tuple[Path, Entry | None]]:
+        """The results under a key, each with its folder, newest first; None for one that can't be read."""
         for path in _by_age(self.root / stage / key):
-            entry = read_entry(path)
-            if entry is not None:
-                yield path, entry
+            yield path, read_entry(path)
 
     def latest(self, stage: str) -> Iterator[Entry]:
         """Some of a stage's newest results, under any key."""
@@ -117,12 +116,15 @@ class Cache:
         beside = self.root / entry.stage
         beside.mkdir(parents=True, exist_ok=True)
         place = beside / key / digest(entry.taken)[:16]
-        if place.exists():
+        if read_entry(place) is not None:
             return
+        if place.exists():  # damaged
+            shutil.rmtree(place, ignore_errors=True)
         writing = Path(tempfile.mkdtemp(prefix=_NEW, dir=beside))
         try:
             for name in entry.files:
-                _link(directory.path / name, writing / _file(entry.files[name]))
+                keep = shutil.copyfile if name.startswith(REPRO.folder) else _link
+                keep(directory.path / name, writing / _file(entry.files[name]))
             with (writing / _ENTRY).open("w", encoding="utf-8") as file:
                 json.dump(jsonable(entry), file)
                 file.flush()
@@ -145,7 +147,8 @@ class Cache:
             temporary = Path(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=target.parent))
             try:
                 given = temporary / "file"
-                _link(path / _file(wanted), given)
+                give = shutil.copyfile if name.startswith(REPRO.folder) else _link  # a script is there to be edited
+                give(path / _file(wanted), given)
                 if content_of(str(given)) != wanted:
                     return f"{name} is not what was kept"
                 os.replace(given, target)
@@ -252,7 +255,8 @@ def _measured(path: Path, stage: str) -> Kept | None:
 
 def _remove(path: Path) -> None:
     """The entry's file goes first: a folder without it is none, whoever looks meanwhile."""
-    (path / _ENTRY).unlink(missing_ok=True)
+    with contextlib.suppress(OSError):
+        (path / _ENTRY).unlink()
     shutil.rmtree(path, ignore_errors=True)
     for above in (path.parent, path.parent.parent):
         with contextlib.suppress(OSError):

@@ -26,7 +26,8 @@ class RunnerConfig:
         timeout_s: seconds that one stage may take.
         memory_limit: address space or resident memory that the worker may use, e.g. ``8GB``; None for no limit.
         isolation: ``process`` runs the stages in a worker process, ``none`` in this one, for a debugger.
-        cache: take a stage's result from an earlier run in which all that it depends on was the same.
+        cache: take a stage's result from an earlier run in which all that it depends on was the same. None: the jobs
+            of a sweep do, and a run from an earlier one in its own directory, which was cut short.
         cache_limit: bytes that these results may take, e.g. ``10GiB``; those unused for longest are removed. None for
             no limit.
         cache_dir: where they lie, and the compilers' caches that runs share.
@@ -40,7 +41,7 @@ class RunnerConfig:
     timeout_s: float = real(1800.0, above=0)
     memory_limit: str | None = None
     isolation: str = chosen("process", ISOLATIONS)
-    cache: bool = True
+    cache: bool | None = None
     cache_limit: str | None = "10GiB"
     cache_dir: str | None = None
     compiler_cache: bool = False

@@ -16,7 +16,7 @@ _DAY_S = 86400.0
 
 def rows(cache_dir: str | None) -> tuple[Path, list[dict[str, Any]]]:
     """The folder of the kept results, and one row a stage: how many, how large, how often given out, used when last."""
-    cache = Cache(shared_cache(cache_dir))
+    cache = _cache(cache_dir)
     by_stage: dict[str, list[Kept]] = {}
     for item in cache.kept():
         by_stage.setdefault(item.stage, []).append(item)
@@ -30,6 +30,14 @@ def rows(cache_dir: str | None) -> tuple[Path, list[dict[str, Any]]]:
         }
         for stage, items in sorted(by_stage.items())
     ]
+
+
+def _cache(cache_dir: str | None) -> Cache:
+    folder = shared_cache(cache_dir)
+    if cache_dir is not None and not folder.is_dir():
+        raise ConfigurationError(f"--cache-dir: no folder {cache_dir!r}; valid: a runner.cache_dir of earlier runs.\n"
+                                 "Try: inductor-debug cache")  # fmt: skip
+    return Cache(folder)
 
 
 def prune(cache_dir: str | None, older_than_days: float | None, limit: str | None) -> str:
@@ -46,7 +54,7 @@ def prune(cache_dir: str | None, older_than_days: float | None, limit: str | Non
     if older_than_days is not None and not older_than_days >= 0:
         raise ConfigurationError(f"--older-than: got {older_than_days:g}; valid: days, 0 or more.\n"
                                  "Try: inductor-debug cache --older-than 30")  # fmt: skip
-    removed = Cache(shared_cache(cache_dir)).prune(
+    removed = _cache(cache_dir).prune(
         older_than_s=None if older_than_days is None else older_than_days * _DAY_S,
         limit=memory_limit_of(limit, "--limit"),
     )

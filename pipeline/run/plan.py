@@ -40,6 +40,7 @@ class Plan:
         compiled_by: what compiles it, as far as it is known.
         expected: of a run that is made again, what it is held to.
         cache: folder of the results that need not be made again; None where all are made.
+        own_results: of these take those alone that an earlier run in the same directory made.
     """
 
     directory: str
@@ -59,6 +60,7 @@ class Plan:
     compiled_by: CompiledBy = field(default_factory=CompiledBy)
     expected: Expected | None = None
     cache: str | None = None
+    own_results: bool = False
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able dict."""

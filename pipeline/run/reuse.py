@@ -12,7 +12,7 @@ from inductor_debug.models.shapes import reader
 from inductor_debug.models.stored import parse_csv
 from inductor_debug.pipeline.cache.folders import VARIABLES
 from inductor_debug.pipeline.cache.key import content_of, differing, key_of, parts_of
-from inductor_debug.pipeline.cache.seen import Seen, location_of, versions_of
+from inductor_debug.pipeline.cache.seen import Seen, content_of_variable, location_of, versions_of
 from inductor_debug.pipeline.cache.store import Cache, Entry, entry_of, record_of
 from inductor_debug.pipeline.directory.records import TorchFound
 from inductor_debug.pipeline.directory.rundir import RunDirectory, run_id
@@ -29,6 +29,8 @@ logger = logging.getLogger(__name__)
 
 _ALIKE = 8
 """Parts in which a kept result may differ and still be worth naming."""
+_ALSO = ("LD_PRELOAD", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "PYTHONOPTIMIZE")
+"""Variables that change what a compiler or Python makes of the same source."""
 _SHOWN = 4
 """Parts that differ which a line of the log names."""
 
@@ -178,7 +180,7 @@ class Reuse:
             named, sources = self._parts[record.name]["files"], self._seen.files()
             edited = self._seen.edited(sources) + [path for path, known in named.items() if content_of(path) != known]
             if edited:  # which of its states the result is of is not known
-                logger.info("the result of %s is not kept: %s was written while it ran", record.name, edited[0])
+                self.tell(record.name, f"its result is not kept for later runs: {edited[0]} was written while it ran")
                 return
             entry = entry_of(record, self._parts[record.name], self.directory, sources=sources,
                              packages=self._seen.packages(), variables=self._seen.variables(),
@@ -186,7 +188,7 @@ class Reuse:
                              made_by=jsonable(made_by))  # fmt: skip
             self.cache.put(record.key, entry, self.directory)
         except OSError as error:
-            logger.warning("the result of %s was not kept in the cache %s: %s", record.name, self.cache.root, error)
+            self.tell(record.name, f"its result is not kept for later runs: {error}")
 
     def _declaration(self, name: str) -> Declaration | None:
         """Of a stage whose results are kept."""
@@ -197,18 +199,20 @@ class Reuse:
         """Those of the process in which the stage runs; of one that runs in either kind, those that both have."""
         apart = [] if declaration.timed is False else self.plan.reproduction
         return {name: value for name, value in self.environment.items()
-                if compiled_by.matters(name) and name not in apart}  # fmt: skip
+                if (compiled_by.matters(name) or name in _ALSO) and name not in apart}  # fmt: skip
 
     def _found(self, name: str) -> tuple[tuple[Path, Entry] | None, str]:
         """A result that stands, or why there is none; empty text where nothing like it was ever kept."""
         assert self.cache is not None
         why = ""
         for path, entry in self.cache.entries(name, self._keys[name]):
-            changed = _changed(entry)
-            if not changed:
+            changed = ["what was kept is damaged"] if entry is None else _changed(entry)
+            if self.plan.own_results and (entry is None or entry.run != str(self.directory.path)):
+                continue
+            if entry is not None and not changed:
                 return (path, entry), ""
             why = why or ", ".join(changed[:_SHOWN])
-        if why:
+        if why or self.plan.own_results:
             return None, why
         others = [(differing(jsonable(self._parts[name]), entry.parts), entry) for entry in self.cache.latest(name)]
         if not others:
@@ -235,7 +239,7 @@ def _changed(entry: Entry) -> list[str]:
         *(f"{name} was {entry.packages[name]} and is {version}"
           for name, version in versions_of(entry.packages).items() if version != entry.packages[name]),
         *(f"the variable {name} has changed" for name, known in entry.variables.items()
-          if os.environ.get(name) != known),
+          if content_of_variable(name) != known),
     ]  # fmt: skip
 
 

@@ -90,7 +90,9 @@ def run(
         try:
             with _logging_to(rundir.log) as log:
                 try:
-                    runner = partial(Runner, config, rundir, overrides, stage_classes, flags, expected, interruption)
+                    runner = partial(
+                        Runner, config, rundir, overrides, stage_classes, flags, expected, interruption, keep_rejected
+                    )
                     return _run(runner, rundir, overrides, keep_rejected)
                 except Exception as error:  # noqa: BLE001 - one message, whatever the system refused
                     trace = (type(error), error, error.__traceback__)  # for the log alone: a terminal gets one message
@@ -136,6 +138,7 @@ class Runner:
         config, overrides, flags, stage_classes, expected: as for :func:`run`.
         rundir: the run directory, claimed by this process.
         interruption: tells of a signal that ends the run.
+        in_sweep: whether it is a job of a sweep.
     """
 
     def __init__(
@@ -147,6 +150,7 @@ class Runner:
         flags: Sequence[str],
         expected: Expected | None,
         interruption: Interruption,
+        in_sweep: bool = False,
     ) -> None:
         self.options = config.runner
         self.interruption = interruption
@@ -189,6 +193,7 @@ class Runner:
             began=began,
             expected=expected,
             cache=results_kept(self.options, expected is not None),
+            own_results=self.options.cache is None and not in_sweep,
         )
         variables = self.environment | self.reproduction
         self.described = self.plan.described = manifest.describe_run(settings, variables, rundir.identity)

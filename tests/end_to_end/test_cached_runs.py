@@ -32,6 +32,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def run(place: Path, *words: str, code: int = 0) -> tuple[str, dict[str, Any]]:
     """What a run printed, and its summary."""
     before = set(place.glob("outputs/*/*/summary.json"))
+    words = words if any("runner.cache=" in word for word in words) else (*words, "runner.cache=true")
     done = command(*WORDS, *words, cwd=place)
     assert done.returncode == code, done.stdout + done.stderr
     (path,) = set(place.glob("outputs/*/*/summary.json")) - before
@@ -101,6 +102,26 @@ def test_a_module_of_the_same_name_elsewhere_is_another(
     assert digest(first) != digest(second)
     _, third = run(other, only)
     assert cached(third) == ["capture"] and digest(third) == digest(second)
+
+
+def test_by_itself_a_run_takes_what_was_found_in_its_directory_alone(place: Path) -> None:
+    words = ("stages=[capture,report]", "runner.cache=null")
+    _, first = run(place, *words)
+    text, second = run(place, *words)
+    assert cached(second) == [] and "cache" not in text
+    done = command(*WORDS, *words, f"hydra.run.dir={first['folder']}", cwd=place)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert cached(json.loads((Path(first["folder"]) / "summary.json").read_text())) == ["capture"]
+
+
+@pytest.mark.slow
+def test_what_was_written_meanwhile_is_of_no_known_state(place: Path) -> None:
+    touching = MODEL.replace("    width =", "    open(__file__).read()\n    os.utime(__file__)\n    width =")
+    (place / "mine.py").write_text(touching)
+    only = "stages=[capture,report]"
+    text, _ = run(place, only)
+    assert f"capture: its result is not kept for later runs: {place / 'mine.py'} was written while it ran" in text
+    assert cached(run(place, only)[1]) == []
 
 
 def test_a_strict_violation_skips_what_is_in_the_cache(place: Path) -> None:

@@ -61,7 +61,7 @@ def wrong_files(folder: Path) -> list[str]:
     cache = Cache(folder / "cache")
     for item in cache.kept():
         for place, entry in cache.entries(item.stage, item.path.parent.name):
-            damage = cache.give(place, entry, RunDirectory(folder / "given"))
+            damage = "it can't be read" if entry is None else cache.give(place, entry, RunDirectory(folder / "given"))
             told += [f"cache: {damage}"] if damage else []
     return told
 

@@ -5,6 +5,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy
+from safetensors.numpy import save_file
+
 from inductor_debug.pipeline.cache.key import ABSENT
 
 PROGRAM = """
@@ -26,9 +29,14 @@ print(json.dumps(seen.edited(seen.files())))
 """
 MINE = """
 import os
+import safetensors
 from helper import depth
 def build():
     open({data!r}).read()
+    open({link!r}).read()
+    os.listdir({folder!r})
+    global kept
+    kept = safetensors.safe_open({weights!r}, framework="np")  # native code maps it
     open({apart!r}).read()
     open({written!r}, "w").write("1")
     with open({gone!r}, "w") as file:
@@ -47,9 +55,11 @@ def test_what_the_users_code_takes_is_seen(tmp_path: Path) -> None:
     folder, apart = tmp_path / "code", tmp_path / "cache"
     folder.mkdir()
     apart.mkdir()
-    names = {name: str(tmp_path / name) for name in ("data", "written", "gone", "never")} | {
-        "apart": str(apart / "kept")
-    }
+    names = {name: str(tmp_path / name) for name in ("data", "written", "gone", "never", "link", "folder")}
+    names |= {"apart": str(apart / "kept"), "weights": str(tmp_path / "w.safetensors")}
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "data")
+    save_file({"w": numpy.ones(3)}, names["weights"])
     for name in ("data", "apart"):
         Path(names[name]).write_text(name)
     (folder / "helper.py").write_text("import os\ndepth = os.environ.get('HELPERS')\n")
@@ -63,7 +73,8 @@ def test_what_the_users_code_takes_is_seen(tmp_path: Path) -> None:
     told, directory, edited = map(json.loads, done.stdout.splitlines())
     files, packages, looked_up, modules, before = told
     ours = {Path(path).relative_to(tmp_path).as_posix() for path in files if Path(path).is_relative_to(tmp_path)}
-    assert ours == {"code/helper.py", "code/mine.py", "data", "gone", "never"}
+    assert ours == {"code/helper.py", "code/mine.py", "data", "gone", "never", "link", "folder", "w.safetensors"}
+    assert files[names["link"]] == files[names["data"]]
     assert files[names["gone"]] == files[names["never"]] == ABSENT
     assert not any("/site-packages/" in path or path.endswith(".pyc") for path in files)
     assert "filelock" in packages and "torch" not in packages
@@ -71,4 +82,6 @@ def test_what_the_users_code_takes_is_seen(tmp_path: Path) -> None:
     assert modules.keys().isdisjoint({"mine", "helper", "inductor_debug", "json"})  # found by the code's own doing
     assert edited == [str(folder / "mine.py")]
     assert (before, directory) == ("", str(folder))
-    assert looked_up == {"MY_WIDTH": "8", "MY_DEPTH": None, "MY_HEADS": None, "MY_FLAG": "1", "HELPERS": None}
+    assert looked_up.keys() == {"MY_WIDTH", "MY_DEPTH", "MY_HEADS", "MY_FLAG", "HELPERS"}
+    assert [name for name, value in looked_up.items() if value == ABSENT] == ["HELPERS", "MY_DEPTH", "MY_HEADS"]
+    assert "8" not in looked_up.values()  # what stands for it

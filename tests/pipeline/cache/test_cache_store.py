@@ -29,10 +29,17 @@ def kept(cache: Cache, path: Path, text: str = "found", **more: dict[str, str]) 
     return entry
 
 
+def only(cache: Cache) -> tuple[Path, Entry]:
+    """The one result that is kept."""
+    ((path, entry),) = cache.entries("capture", "key")
+    assert entry is not None
+    return path, entry
+
+
 def test_a_result_is_given_with_its_files_and_counted(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     kept(cache, tmp_path / "one")
-    ((path, entry),) = cache.entries("capture", "key")
+    path, entry = only(cache)
     other = RunDirectory(tmp_path / "two")
     assert cache.give(path, entry, other) == ""
     assert other.read_text("capture/graphs/b.txt") == other.read_text("capture/a.txt") == "found"
@@ -46,17 +53,29 @@ def test_a_file_that_was_edited_in_a_run_is_not_given_to_another(tmp_path: Path)
     cache = Cache(tmp_path / "cache")
     kept(cache, tmp_path / "one")
     (tmp_path / "one/capture/a.txt").write_text("edited in place")
-    ((path, entry),) = cache.entries("capture", "key")
+    path, entry = only(cache)
     other = RunDirectory(tmp_path / "two")
     assert cache.give(path, entry, other) == "capture/a.txt is not what was kept"
     assert not (other.path / "capture/a.txt").exists()
     assert cache.kept()[0].hits == 0
 
 
+def test_a_script_is_copied_for_it_is_there_to_be_edited(tmp_path: Path) -> None:
+    cache, run = Cache(tmp_path / "cache"), RunDirectory(tmp_path / "one", identity="one")
+    run.store("repros/a.py", "1")
+    record = StageRecord("capture", "failed", 1.0, "so", artifacts=["repros/a.py"])
+    cache.put("key", entry_of(record, PARTS, run), run)
+    other = RunDirectory(tmp_path / "two")
+    assert cache.give(*only(cache), other) == ""
+    (tmp_path / "one/repros/a.py").write_text("edited")
+    assert other.read_text("repros/a.py") == "1"
+    assert cache.give(*only(cache), RunDirectory(tmp_path / "three")) == ""
+
+
 def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     kept(cache, tmp_path / "one")
-    ((path, entry),) = cache.entries("capture", "key")
+    path, entry = only(cache)
     next(path.glob("*.file")).unlink()
     assert cache.give(path, entry, RunDirectory(tmp_path / "two")) == "capture/a.txt is gone"
 
@@ -67,7 +86,10 @@ def test_entries_that_are_torn_or_of_another_shape_are_none(tmp_path: Path) -> N
     ((path, _),) = cache.entries("capture", "key")
     for content in ("", "{", json.dumps({"stage": "capture"}), json.dumps([])):
         (path / "entry.json").write_text(content)
-        assert list(cache.entries("capture", "key")) == []
+        assert list(cache.entries("capture", "key")) == [(path, None)]
+    kept(cache, tmp_path / "two")  # takes its place
+    ((path, entry),) = cache.entries("capture", "key")
+    assert entry is not None and cache.give(path, entry, RunDirectory(tmp_path / "three")) == ""
 
 
 def test_one_key_has_a_result_for_each_state_of_the_users_code(tmp_path: Path) -> None:
@@ -75,7 +97,7 @@ def test_one_key_has_a_result_for_each_state_of_the_users_code(tmp_path: Path) -
     kept(cache, tmp_path / "one", sources={"model.py": "1"})
     kept(cache, tmp_path / "two", sources={"model.py": "2"})
     kept(cache, tmp_path / "three", sources={"model.py": "2"})
-    found = [entry for _, entry in cache.entries("capture", "key")]
+    found = [entry for _, entry in cache.entries("capture", "key") if entry is not None]
     assert sorted(entry.sources["model.py"] for entry in found) == ["1", "2"]
     assert {Path(entry.run).name for entry in found} == {"one", "two"}  # the first stays
 
@@ -84,7 +106,7 @@ def test_many_writers_leave_one_whole_result(tmp_path: Path) -> None:
     cache = Cache(tmp_path / "cache")
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda number: kept(cache, tmp_path / str(number)), range(40)))
-    ((path, entry),) = cache.entries("capture", "key")
+    path, entry = only(cache)
     assert cache.give(path, entry, RunDirectory(tmp_path / "run")) == ""
     assert [item.name for item in (tmp_path / "cache/stages/capture").iterdir()] == ["key"]
 
