@@ -29,13 +29,14 @@ WORDS = (
     "model=custom", "model.build._target_=small_models.perceptron", "backend=aot_eager", "accel=warn16",
     "stages=[capture,constrain,kerneldiff,report]", "--multirun", "accel.alignment=8,16,32,64",
 )  # fmt: skip
-DIFFER = re.compile(r"id|dir|seconds|.*_ms|.*peak_memory_bytes|error")
+DIFFER = re.compile(r"id|dir|override\.runner\.cache_dir|seconds|.*_ms|.*peak_memory_bytes|error")
 END_S = 600.0
 
 
 def start(folder: Path, work: Path) -> "subprocess.Popen[bytes]":
     """The sweep in a folder, in a session of its own."""
-    environment = os.environ | {"PYTHONPATH": str(MODELS)}
+    path = os.pathsep.join(filter(None, (str(MODELS), os.environ.get("PYTHONPATH"))))
+    environment = os.environ | {"PYTHONPATH": path}
     command = [sys.executable, "-P", "-m", "inductor_debug.pipeline", *WORDS, f"hydra.sweep.dir={folder}/sweep",
                f"runner.cache_dir={folder}/cache"]  # fmt: skip
     with (folder / "printed.txt").open("ab") as printed:
@@ -103,7 +104,8 @@ def main() -> None:
             folder.mkdir()
             kills = disturbed(folder, root / "work", chance, took, min(10, options.kills - done))
             done, number = done + kills, number + 1
-            problems = wrong_files(folder) + ([] if found(folder) == wanted else ["the tables or digests differ"])
+            left = found(folder)
+            problems = wrong_files(folder) + ([] if left == wanted else [f"{left} is not {wanted}"])
             print(
                 f"sweep {number}: {kills} kills, {done} in all: {'; '.join(problems) or 'as undisturbed'}", flush=True
             )
