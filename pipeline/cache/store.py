@@ -8,7 +8,6 @@ another run. Processes may write, read and remove entries at the same time.
 import contextlib
 import dataclasses
 import json
-import logging
 import os
 import shutil
 import tempfile
@@ -25,8 +24,6 @@ from inductor_debug.pipeline.directory.rundir import RunDirectory
 from inductor_debug.stages.artifacts.files import REPRO
 from inductor_debug.stages.artifacts.records import StageRecord
 from inductor_debug.stages.encoding import jsonable
-
-log = logging.getLogger(__name__)
 
 FOLDER = "stages"
 _ENTRY, _HITS, _NEW = "entry.json", "hits", ".new-"
@@ -112,10 +109,10 @@ class Cache:
         yield from filter(None, map(read_entry, found))
 
     def put(self, key: str, entry: Entry, directory: RunDirectory) -> None:
-        """Keep a result; one that is there already is left as it is."""
+        """Keep a result, beside those of other runs: a run that goes on in its directory takes its own."""
         beside = self.root / entry.stage
         beside.mkdir(parents=True, exist_ok=True)
-        place = beside / key / digest(entry.taken)[:16]
+        place = beside / key / digest([entry.run, *entry.taken])[:16]
         if read_entry(place) is not None:
             return
         if place.exists():  # damaged
@@ -130,12 +127,7 @@ class Cache:
                 file.flush()
                 os.fsync(file.fileno())
             place.parent.mkdir(exist_ok=True)
-            with contextlib.suppress(FileExistsError):  # another process kept the same meanwhile
-                try:
-                    os.rename(writing, place)
-                except OSError:
-                    if not place.exists():
-                        raise
+            os.rename(writing, place)
         finally:
             shutil.rmtree(writing, ignore_errors=True)
 
@@ -225,10 +217,10 @@ def _file(sha256: str) -> str:
 
 def _link(source: Path, target: Path) -> None:
     """A hard link, or a copy where there can be none. Two artifacts may have the same content, and so one file."""
+    if target.exists():
+        return
     try:
         os.link(source, target)
-    except FileExistsError:
-        pass
     except FileNotFoundError:
         raise
     except OSError:
