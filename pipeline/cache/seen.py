@@ -11,7 +11,7 @@ import site
 import sys
 import sysconfig
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from importlib.machinery import BuiltinImporter, FrozenImporter, PathFinder
 from pathlib import Path
@@ -123,12 +123,12 @@ class Seen:
         """Variable that the user's code looked up → what stands for its value (:func:`content_of_variable`)."""
         own = (*VARIABLES, "PYTHONHASHSEED", "MPLBACKEND")
         looked_up = (name for name in sorted(self._variables) if name not in own and not name.startswith(_MARKS))
-        return {name: content_of_variable(name) for name in looked_up}
+        return {name: content_of_variable(name, os.environ) for name in looked_up}
 
 
-def content_of_variable(name: str) -> str:
+def content_of_variable(name: str, environment: Mapping[str, str]) -> str:
     """SHA-256 of an environment variable's value, which may be a secret; or that it is not there."""
-    value = os.environ.get(name)
+    value = environment.get(name)
     return ABSENT if value is None else digest(value)
 
 

@@ -11,18 +11,12 @@ import errno
 import fcntl
 import json
 import os
-import platform
 import stat
 import time
-import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import psutil
-
-from inductor_debug.models.errors import RunDirectoryError
 from inductor_debug.models.shapes import Mismatch, reader
 from inductor_debug.pipeline.config.fingerprint import digest, stored_fingerprint
 from inductor_debug.pipeline.directory.names import (
@@ -40,6 +34,7 @@ from inductor_debug.pipeline.directory.names import (
     UNFINISHED,
     own_names,
 )
+from inductor_debug.pipeline.directory.refusals import DirectoryRefused, Owner, holds_another, in_use, unwritable
 from inductor_debug.pipeline.directory.removal import files_below, others_below, remove_files, remove_trees
 
 _HYDRA_FILES = ("config", "hydra", "overrides")
@@ -47,52 +42,6 @@ _SWEEP_FILES = ("sweep.csv", "multirun.yaml")
 _ENDING_S = 10.0
 """Seconds that the processes of a run that was killed get to end."""
 _READ_LIMIT = 64 * 2**20
-
-
-class DirectoryRefused(RunDirectoryError):
-    """A directory that this command may not write into; nothing in it was changed."""
-
-
-@dataclass(frozen=True)
-class Owner:
-    """Content of the owner's file.
-
-    Attributes:
-        identity: of this run, drawn anew at each start; all of its records have it.
-        configuration: see :func:`fingerprint`.
-        pid, host, process_started: the process that started it; seconds since the epoch, as psutil has them.
-        started: the same time, for a person.
-        not_ours: files in folders that a run writes, which were there before.
-        jobs: of a sweep, its jobs' directories, relative to its own.
-    """
-
-    identity: str
-    configuration: str
-    pid: int
-    host: str
-    process_started: float
-    started: str
-    not_ours: list[str]
-    jobs: list[str]
-
-    @classmethod
-    def now(cls, configuration: str, jobs: Iterable[str] = ()) -> "Owner":
-        """This process, with a new identity."""
-        process = psutil.Process()
-        started = time.strftime("%Y-%m-%d %H:%M:%S")
-        identity = uuid.uuid4().hex
-        return cls(identity, configuration, process.pid, platform.node(), process.create_time(), started, [], [*jobs])
-
-    def ended(self) -> bool:
-        """Whether the process that started it has certainly ended."""
-        if self.host != platform.node():
-            return False
-        try:
-            return abs(psutil.Process(self.pid).create_time() - self.process_started) > 1.0
-        except psutil.NoSuchProcess:
-            return True
-        except psutil.AccessDenied:
-            return False
 
 
 class Claim:
@@ -103,10 +52,11 @@ class Claim:
         owner: what its owner's file holds.
         lock: descriptor that holds the lock; a process that inherits it holds it too.
         own: names of files and folders directly in it that this process writes.
+        stands: the directory holds the result already; nothing was removed, and ``owner`` is who made it.
     """
 
-    def __init__(self, path: Path, owner: Owner, lock: int, own: Sequence[str] = ()) -> None:
-        self.path, self.owner, self.lock, self.own = path, owner, lock, own
+    def __init__(self, path: Path, owner: Owner, lock: int, own: Sequence[str] = (), *, stands: bool = False) -> None:
+        self.path, self.owner, self.lock, self.own, self.stands = path, owner, lock, own, stands
 
     def release(self) -> None:
         os.close(self.lock)
@@ -118,7 +68,14 @@ class Claim:
         self.release()
 
 
-def claim_run(directory: Path, configuration: str, *, overwrite: bool = False, stages: Iterable[str] = ()) -> Claim:
+def claim_run(
+    directory: Path,
+    configuration: str,
+    *,
+    overwrite: bool = False,
+    stages: Iterable[str] = (),
+    stands: Callable[[Path, Owner], bool] | None = None,
+) -> Claim:
     """Own a run's directory, made if it is not there; what an earlier run wrote there is removed.
 
     Args:
@@ -126,6 +83,8 @@ def claim_run(directory: Path, configuration: str, *, overwrite: bool = False, s
         configuration: its :func:`fingerprint`.
         overwrite: remove a run of another configuration too.
         stages: names of stages beyond the registry's.
+        stands: given the directory and the owner of an earlier run of the same configuration: whether it came to its
+            end, and would come to the same again. Then it stays.
 
     Raises:
         DirectoryRefused: another command owns it now, it holds another run, it can't be written, or what is there
@@ -135,7 +94,7 @@ def claim_run(directory: Path, configuration: str, *, overwrite: bool = False, s
     if not overwrite and not os.path.lexists(path / OWNER) and holds_run(path):
         known = stored_fingerprint(path)  # of an earlier version of this tool
         if known != configuration:
-            raise _holds_another(path, "run", "hydra.run.dir", known)
+            raise holds_another(path, "run", "hydra.run.dir", known)
     with _claiming(path, OWNER, "hydra.run.dir") as lock:
         strange = next(iter(sorted(others_below(path, own))), None)
         if strange is not None:
@@ -147,7 +106,9 @@ def claim_run(directory: Path, configuration: str, *, overwrite: bool = False, s
         if holds_run(path) or before is not None:
             known = stored_fingerprint(path) if before is None else before.configuration
             if not overwrite and known != configuration:
-                raise _holds_another(path, "run", "hydra.run.dir", known)
+                raise holds_another(path, "run", "hydra.run.dir", known)
+            if before is not None and not overwrite and stands is not None and stands(path, before):
+                return Claim(path, before, lock, own, stands=True)
             _remove_run(path, before, listed=not overwrite, same=known == configuration)
         left = sorted(name for name in files_below(path, own) if name.split("/")[0] not in (OWNER, UNFINISHED))
         owner = dataclasses.replace(Owner.now(configuration), not_ours=left)
@@ -179,7 +140,7 @@ def claim_sweep(
         if before is not None or any(os.path.lexists(path / name) for name in _SWEEP_FILES):
             known = _stored_sweep(path, each, jobs) if before is None else before.configuration
             if not overwrite and known != configuration:
-                raise _holds_another(path, "sweep", "hydra.sweep.dir", known)
+                raise holds_another(path, "sweep", "hydra.sweep.dir", known)
             for job in before.jobs if before is not None else ():
                 if job not in jobs:
                     _remove_job(path, job)
@@ -255,7 +216,7 @@ def _locked(path: Path, name: str, key: str) -> int:
             if holder is not None and holder.ended() and time.monotonic() < patience:
                 time.sleep(0.05)  # its processes are being ended
                 continue
-            raise _in_use(path, holder, key) from None
+            raise in_use(path, holder, key) from None
         except OSError as error:
             os.close(lock)
             raise unwritable(path, key, error) from error
@@ -364,37 +325,3 @@ def parsed(content: bytes) -> Any:
         return json.loads(content)
     except (ValueError, RecursionError):
         return None
-
-
-def _holds_another(path: Path, what: str, key: str, known: str | None) -> DirectoryRefused:
-    stored = "its configuration, .hydra/config.yaml," if what == "run" else "the configurations of its jobs"
-    unknown = f"a configuration that can't be established ({stored} can't be read, or is of another version)"
-    other = unknown if known is None else "another configuration"
-    return DirectoryRefused(
-        f"{key}: {path} holds another {what}, of {other}; valid: a new or empty directory, or the same "
-        f"configuration again.\nTry: runner.overwrite=true, which removes what that {what} wrote, or {key}=FOLDER"
-    )
-
-
-def _in_use(path: Path, holder: Owner | None, key: str) -> DirectoryRefused:
-    if holder is None:
-        told = "another command, which has just started"
-    elif holder.ended():
-        told = f"a process that process {holder.pid} started before it was killed"
-    else:
-        told = f"process {holder.pid} on {holder.host}, since {holder.started}"
-    return DirectoryRefused(
-        f"{key}: {path} is in use by {told}; valid: a directory that no other command writes into.\n"
-        f"Try: {key}=FOLDER, or wait until that has ended"
-    )
-
-
-def unwritable(path: Path, key: str, error: OSError) -> DirectoryRefused:
-    """The error for a directory that the system does not let us write, or lock."""
-    if error.errno == errno.ELOOP:
-        reason = "a link is in the place of the file that locks it"
-    elif error.errno in (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP):
-        reason = f"its file system has no locks ({error.strerror})"
-    else:
-        reason = f"it can't be written ({error.strerror or error})"
-    return DirectoryRefused(f"{key}: {path}: {reason}; valid: a directory that can be written.\nTry: {key}=FOLDER")

@@ -5,32 +5,29 @@ Nothing is written before every job of the command has been composed and validat
 
 import argparse
 import logging
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
-from hydra.core.hydra_config import HydraConfig
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import OmegaConf, open_dict, read_write
 
-from inductor_debug.models.errors import ConfigurationError, UserError
+from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline.config import arguments
 from inductor_debug.pipeline.config.fingerprint import fingerprint
 from inductor_debug.pipeline.config.hydra_checks import check_count, check_hydra, check_package
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.validate import to_config, validate
 from inductor_debug.pipeline.directory import summary
-from inductor_debug.pipeline.directory.ownership import DirectoryRefused, claim_sweep, unwritable
-from inductor_debug.pipeline.run import runner
+from inductor_debug.pipeline.directory.ownership import claim_sweep, read_owner
+from inductor_debug.pipeline.directory.refusals import unwritable
 from inductor_debug.pipeline.run.composition import Session
 from inductor_debug.pipeline.run.interruption import resumed_by
-from inductor_debug.pipeline.run.restoring import Expected
+from inductor_debug.pipeline.run.job import run_job
 from inductor_debug.pipeline.run.sweep import sweep_exit_code, write_sweep_table
-from inductor_debug.stages.artifacts.files import REPORT_PAGE
 from inductor_debug.stages.formatting import counted
 
 logger = logging.getLogger(f"{__package__}.entry")
@@ -107,7 +104,8 @@ def sweep(session: Session) -> int:
     with session.readable_errors():
         directory = Path(master.hydra.sweep.dir)
     with claim_sweep(directory, described, folders, overwrite=overwrite):
-        return _run_sweep(session, directory.absolute())
+        planned_for = {directory.absolute() / name: known for name, known in zip(folders, described, strict=False)}
+        return _run_sweep(session, directory.absolute(), planned_for)
 
 
 def _job_folder(composed: Any, number: int) -> str:
@@ -117,9 +115,14 @@ def _job_folder(composed: Any, number: int) -> str:
         return str(composed.hydra.sweep.subdir)
 
 
-def _run_sweep(session: Session, directory: Path) -> int:
-    started: list[Path] = []
-    task = partial(run_job, flags=session.flags, started=started, expected=session.expected)
+def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str]) -> int:
+    """Let Hydra's launcher run the jobs, wherever that is, and write the table.
+
+    Args:
+        directory: the sweep's.
+        planned_for: a job's directory → the fingerprint of its configuration; empty where the sweeper decides.
+    """
+    task = partial(run_job, flags=session.flags, expected=session.expected)
     try:
         with session.readable_errors():
             batches = session.hydra.multirun(config_name=session.name, task_function=task, overrides=session.overrides)
@@ -127,8 +130,12 @@ def _run_sweep(session: Session, directory: Path) -> int:
         typed = [word for word in session.overrides if word not in (_MULTIRUN, _OURS_TO_STORE)]
         again = [word for word in typed if not word.startswith("hydra.sweep.dir=")]
         resumed_by(error, [*session.flags, "--multirun", *again, f"hydra.sweep.dir={directory}"])
-        if started:  # a launcher that runs its jobs elsewhere does not tell
-            table = write_sweep_table(started[0].parent, started)
+        known = planned_for or dict.fromkeys(path for path in sorted(directory.iterdir()) if path.is_dir())
+        owners = {job: read_owner(job) for job in known}
+        started = [job for job, owner in owners.items()
+                   if owner is not None and known[job] in (None, owner.configuration)]  # fmt: skip
+        if started:
+            table = write_sweep_table(directory, started)
             logger.warning("sweep interrupted in its run %d: table of the runs so far %s", len(started), table)
         raise
     if not isinstance(batches, list):
@@ -177,66 +184,3 @@ def check(session: Session, composed: Any, overrides: Sequence[str] = ()) -> Con
         config = to_config(composed)
         validate(config)
     return config
-
-
-class Ended(NamedTuple):
-    """How a job ended: its exit code, and why its directory was refused."""
-
-    code: int
-    refused: str = ""
-
-    def tell(self) -> int:
-        """The exit code, after a refusal was told."""
-        if self.refused:
-            sys.stderr.write(f"{self.refused}\n")
-        return self.code
-
-
-def run_job(
-    composed: Any, flags: Sequence[str] = (), started: list[Path] | None = None, expected: Expected | None = None
-) -> Ended:
-    """Hydra's task: one run, and its end. Only KeyboardInterrupt gets out, so that a sweep's other jobs go on.
-
-    Args:
-        composed: the job's configuration.
-        flags: the command line's, see :func:`_flags`.
-        started: the run's directory is appended.
-        expected: of a stored run that is made again, what compiled it.
-    """
-    hydra = HydraConfig.get()
-    directory = Path(hydra.runtime.output_dir)
-    in_sweep = hydra.mode == RunMode.MULTIRUN  # its table tells of a rejected job too
-    if started is not None:
-        started.append(directory)
-    overrides = list(hydra.overrides.task)
-    flags = [*flags, *(word for word in hydra.overrides.hydra if word.lstrip("+").startswith("hydra.searchpath="))]
-    if in_sweep and any(word.startswith("experiment=") for word in overrides):
-        flags.append("hydra.mode=RUN")  # the experiment may say that it is a sweep: this is one run of it
-    try:
-        files, config = _stored_configuration(composed), to_config(composed)
-        more: dict[str, Any] = {"keep_rejected": in_sweep, "flags": flags, "expected": expected, "files": files}
-        code = runner.run(config, directory, overrides, **more)
-    except DirectoryRefused as error:
-        if started is not None:
-            started.remove(directory)  # what is there is none of this sweep's
-        return Ended(summary.EXIT_CONFIGURATION, str(error))
-    except UserError as error:
-        logger.error("%s", error)
-        return Ended(summary.EXIT_CONFIGURATION)
-    except SystemExit as error:
-        logger.error("the run ended itself with exit code %s", error.code)
-        return Ended(summary.EXIT_CRASHED)
-    except Exception:
-        logger.exception("the run in %s crashed", directory)
-        return Ended(summary.EXIT_CRASHED)
-    report = directory / REPORT_PAGE.path
-    if report.is_file():
-        logger.info("report: %s", report)
-    return Ended(code)
-
-
-def _stored_configuration(composed: Any) -> dict[str, str]:
-    """Hydra's three files. Hydra itself would write them before anybody has asked whose directory it is."""
-    hydra: Any = HydraConfig.instance().cfg
-    parts = {"config": composed, "hydra": hydra, "overrides": hydra.hydra.overrides.task}
-    return {f".hydra/{name}.yaml": OmegaConf.to_yaml(part) for name, part in parts.items()}

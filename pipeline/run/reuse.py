@@ -113,17 +113,27 @@ class Reuse:
         directory: of the run.
         environment: this process's variables.
         tell: called with a stage's name and why its result is not there.
+        watching: note what is taken from now on, so that results can be kept.
+        path: where modules are looked for, in the place of ``sys.path``.
     """
 
     def __init__(
-        self, plan: Plan, directory: RunDirectory, environment: Mapping[str, str], tell: Callable[[str, str], None]
+        self,
+        plan: Plan,
+        directory: RunDirectory,
+        environment: Mapping[str, str],
+        tell: Callable[[str, str], None],
+        *,
+        watching: bool = True,
+        path: list[str] | None = None,
     ) -> None:
         self.plan, self.directory, self.environment, self.tell = plan, directory, environment, tell
         self.cache = None if plan.cache is None else Cache(Path(plan.cache))
         self.hits: dict[str, tuple[Path, Entry]] = {}
         self._parts: dict[str, dict[str, Any]] = {}
         self._keys: dict[str, str] = {}
-        if self.cache is not None:
+        self._path = path
+        if self.cache is not None and watching:
             apart = [environment[name] for name in VARIABLES if name in environment]
             self._seen = Seen([str(directory.path), str(self.cache.root), *apart])
 
@@ -162,6 +172,10 @@ class Reuse:
             return None
         record = dataclasses.replace(record_of(entry), key=self._keys[name], cached=entry.run)
         return record, entry
+
+    def stands(self, record: StageRecord) -> bool:
+        """Whether a stored record is of a result that :meth:`look` found: the stage would come to the same again."""
+        return record.name in self.hits and record.key == self._keys[record.name]
 
     def key(self, name: str, records: Mapping[str, StageRecord]) -> str:
         """A stage's key; empty where what it depends on is not known: a stage that it follows came to no result."""
@@ -206,7 +220,7 @@ class Reuse:
         assert self.cache is not None
         why = ""
         for path, entry in self.cache.entries(name, self._keys[name]):
-            changed = ["what was kept is damaged"] if entry is None else _changed(entry)
+            changed = ["what was kept is damaged"] if entry is None else self._changed(entry)
             if self.plan.own_results and (entry is None or entry.run != str(self.directory.path)):
                 continue
             if entry is not None and not changed:
@@ -223,24 +237,24 @@ class Reuse:
         more = f", and {len(nearest) - _SHOWN} more" if len(nearest) > _SHOWN else ""
         return None, f"{run_id(Path(entry.run))} differs in {', '.join(map(_short, nearest[:_SHOWN]))}{more}"
 
+    def _changed(self, entry: Entry) -> list[str]:
+        """What the user's code took that is another by now."""
+        return [
+            *([f"its working directory was {entry.cwd}"] if entry.cwd not in ("", os.getcwd()) else []),
+            *(f"the module {name} was {place}" for name, place in entry.modules.items()
+              if location_of(name, self._path) != place),
+            *(f"the file {path} has changed" for path, known in entry.sources.items() if content_of(path) != known),
+            *(f"{name} was {entry.packages[name]} and is {version}"
+              for name, version in versions_of(entry.packages).items() if version != entry.packages[name]),
+            *(f"the variable {name} has changed" for name, known in entry.variables.items()
+              if content_of_variable(name, self.environment) != known),
+        ]  # fmt: skip
+
 
 def made_by_of(entry: Entry) -> MadeBy:
     """What made an entry's result."""
     found: MadeBy = reader(MadeBy)(entry.made_by)
     return found
-
-
-def _changed(entry: Entry) -> list[str]:
-    """What the user's code took that is another by now."""
-    return [
-        *([f"its working directory was {entry.cwd}"] if entry.cwd not in ("", os.getcwd()) else []),
-        *(f"the module {name} was {place}" for name, place in entry.modules.items() if location_of(name) != place),
-        *(f"the file {path} has changed" for path, known in entry.sources.items() if content_of(path) != known),
-        *(f"{name} was {entry.packages[name]} and is {version}"
-          for name, version in versions_of(entry.packages).items() if version != entry.packages[name]),
-        *(f"the variable {name} has changed" for name, known in entry.variables.items()
-          if content_of_variable(name) != known),
-    ]  # fmt: skip
 
 
 def _short(text: str) -> str:

@@ -11,38 +11,36 @@ import datetime
 import logging
 import os
 import shlex
-import site
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any
 
-import inductor_debug
 from inductor_debug.models.errors import ConfigurationError, UserError
-from inductor_debug.pipeline.cache.folders import VARIABLES, results_kept, shared_cache
+from inductor_debug.pipeline.cache.folders import results_kept, shared_cache
 from inductor_debug.pipeline.cache.store import Cache
 from inductor_debug.pipeline.config.fingerprint import fingerprint
 from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.directory import manifest, summary
-from inductor_debug.pipeline.directory.folders import made
 from inductor_debug.pipeline.directory.names import CONFIGURATION_ERROR, MANIFEST, SUMMARY
-from inductor_debug.pipeline.directory.ownership import claim_run, unwritable
+from inductor_debug.pipeline.directory.ownership import claim_run
 from inductor_debug.pipeline.directory.records import TorchFound
+from inductor_debug.pipeline.directory.refusals import unwritable
 from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space, run_id
 from inductor_debug.pipeline.run import compiled_by
+from inductor_debug.pipeline.run.environment import for_reproduction, make_caches, worker_environment
 from inductor_debug.pipeline.run.events import PREFLIGHT, Event, Found
 from inductor_debug.pipeline.run.interruption import Interruption, resumed_by
 from inductor_debug.pipeline.run.plan import Plan, batch_of, execution_order, settings_of
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.pipeline.run.session import WorkerSession, log_event
+from inductor_debug.pipeline.run.standing import Standing
 from inductor_debug.stages.artifacts.records import Run, StageRecord
 from inductor_debug.stages.backends.plugins import adding_distributions
 from inductor_debug.stages.registry import is_timed
-from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.torch_internals.versions import warning_for
 
 logger = logging.getLogger(__name__)
@@ -83,7 +81,14 @@ def run(
         KeyboardInterrupt: on Ctrl-C, SIGTERM or SIGHUP, after the worker was killed and the summary written.
     """
     known = tuple(stage_classes or ())
-    claim = claim_run(directory, fingerprint(config), overwrite=config.runner.overwrite, stages=known)
+    kept = results_kept(config.runner, expected is not None)
+    stands = None if kept is None or known else Standing(config, Path(kept), in_sweep=keep_rejected)
+    claim = claim_run(directory, fingerprint(config), overwrite=config.runner.overwrite, stages=known, stands=stands)
+    if claim.stands and stands is not None:
+        with claim:
+            logger.info("%s came to its end before, and nothing that its result depends on has changed: it stands "
+                        "(runner.cache=false makes it anew)", claim.path)  # fmt: skip
+            return stands.code
     with claim, Interruption(at_once=config.runner.isolation == "none") as interruption:
         rundir = RunDirectory(claim.path, claim=claim)
         _prepare(rundir, files or {})
@@ -165,8 +170,10 @@ class Runner:
         began = time.time()
         settings = settings_of(config)
         order = execution_order(config.stages)
-        self.environment = self._environment()
-        self.reproduction = _for_reproduction(settings, self.environment)
+        # Without ``runner.compiler_cache`` the caches are private to the run and removed after it: compilation is cold.
+        caches = shared_cache(self.options.cache_dir) if self.options.compiler_cache else rundir.make_cache()
+        self.environment = worker_environment(make_caches(caches))
+        self.reproduction = for_reproduction(settings, self.environment)
         self.plan = Plan(
             directory=str(rundir.path),
             settings=settings,
@@ -325,43 +332,6 @@ class Runner:
         for mistake in dict.fromkeys(record.mistake for record in records.values() if record.mistake):
             sys.stderr.write(f"{mistake}\n")
         return summary.exit_code(records.values())
-
-    def _environment(self) -> dict[str, str]:
-        """The worker's variables. Without ``runner.compiler_cache`` the compilers' caches are private to the run and
-        removed after it: the compilation is cold."""
-        cache = shared_cache(self.options.cache_dir) if self.options.compiler_cache else self.rundir.make_cache()
-        environment = dict(os.environ)
-        for variable, folder in VARIABLES.items():
-            made(cache / folder, "runner.cache_dir")
-            environment[variable] = str(cache / folder)
-        environment["PYTHONHASHSEED"] = "0"
-        environment["MPLBACKEND"] = "Agg"
-        environment.setdefault("HF_HUB_OFFLINE", "1")  # nothing is downloaded
-        environment["PYTHONPATH"] = _python_path(environment.get("PYTHONPATH", ""))
-        return environment
-
-
-def _for_reproduction(settings: Settings, environment: Mapping[str, str]) -> dict[str, str]:
-    """Variables that equal bits need, where the user did not set them.
-
-    cuBLAS may otherwise take another workspace, and with it another order of sums, in another run. With it BERT's eager
-    step on an H200 took up to three times as long: what is timed runs without.
-    """
-    on_cuda = any((device or "").startswith("cuda") for device in (settings.device, settings.reference.device))
-    wanted = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"} if on_cuda else {}
-    return {name: value for name, value in wanted.items() if name not in environment}
-
-
-def _python_path(inherited: str) -> str:
-    """The user's PYTHONPATH; before it our sources' folder, where a child would find none of it or another."""
-    folders = [*inherited.split(os.pathsep), *site.getsitepackages(), site.getusersitepackages()]
-    editable = (finder for finder in sys.meta_path if finder is not PathFinder and hasattr(finder, "find_spec"))
-    found = PathFinder.find_spec("inductor_debug", [folder for folder in folders if folder])
-    found = found or next(filter(None, (finder.find_spec("inductor_debug", None) for finder in editable)), None)
-    ours = Path(inductor_debug.__file__).absolute()
-    if found is not None and found.origin is not None and Path(found.origin).resolve() == ours.resolve():
-        return inherited
-    return os.pathsep.join(part for part in (str(ours.parents[1]), inherited) if part)
 
 
 class _QuietHandler(logging.FileHandler):

@@ -109,9 +109,39 @@ def test_by_itself_a_run_takes_what_was_found_in_its_directory_alone(place: Path
     _, first = run(place, *words)
     text, second = run(place, *words)
     assert cached(second) == [] and "cache" not in text
+    (Path(first["folder"]) / "summary.json").unlink()
     done = command(*WORDS, *words, f"hydra.run.dir={first['folder']}", cwd=place)
     assert done.returncode == 0, done.stdout + done.stderr
     assert cached(json.loads((Path(first["folder"]) / "summary.json").read_text())) == ["capture"]
+
+
+def test_what_came_to_its_end_stands_until_something_that_it_depends_on_changes(place: Path) -> None:
+    def sweep() -> tuple[str, dict[Path, bytes]]:
+        done = command(*WORDS, "stages=[capture,constrain,report]", "--multirun", "accel.alignment=8,16",
+                       f"hydra.sweep.dir={folder}", cwd=place)  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = (path for path in folder.rglob("*") if path.is_file() and path.name != ".sweep.json")
+        return done.stdout + done.stderr, {path: path.read_bytes() for path in found}
+
+    folder = place / "sweep"
+    first, files = sweep()
+    assert "it stands" not in first
+    text, again = sweep()
+    assert text.count("it stands") == 2 and "…" not in text
+    assert again.keys() == files.keys()
+    assert [path for path in files if again[path] != files[path]] == []
+    jobs = sorted(path for path in folder.iterdir() if path.is_dir())
+    (jobs[0] / "constrain" / "violations.csv").write_text("edited")
+    (jobs[1] / "report" / "report.html").unlink()
+    text, mended = sweep()
+    assert "it stands" not in text
+    assert mended[jobs[0] / "constrain" / "violations.csv"] == files[jobs[0] / "constrain" / "violations.csv"]
+    assert mended.keys() == files.keys()
+    (place / "mine.py").write_text(MODEL.replace("ReLU", "GELU"))
+    text, other = sweep()
+    assert "it stands" not in text and f"the file {place / 'mine.py'} has changed" in text
+    assert all(other[job / "manifest.json"] != mended[job / "manifest.json"] for job in jobs)
+    assert sweep()[0].count("it stands") == 2
 
 
 @pytest.mark.slow

@@ -13,7 +13,8 @@ from runner_support import HERE, execute, make_config
 
 from inductor_debug.pipeline.config.fingerprint import fingerprint, stored_fingerprint
 from inductor_debug.pipeline.directory.names import OWNER, SWEEP_OWNER
-from inductor_debug.pipeline.directory.ownership import DirectoryRefused, claim_run, claim_sweep
+from inductor_debug.pipeline.directory.ownership import claim_run, claim_sweep
+from inductor_debug.pipeline.directory.refusals import DirectoryRefused
 from inductor_debug.pipeline.directory.rundir import RunDirectory
 from inductor_debug.pipeline.run.runner import run
 from inductor_debug.stages.artifacts.records import StageRecord

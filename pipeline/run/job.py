@@ -1,0 +1,77 @@
+"""One run as Hydra's task: in this process, or wherever a launcher calls it."""
+
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from hydra.core.hydra_config import HydraConfig
+from hydra.types import RunMode
+from omegaconf import OmegaConf
+
+from inductor_debug.models.errors import UserError
+from inductor_debug.pipeline.config.validate import to_config
+from inductor_debug.pipeline.directory import summary
+from inductor_debug.pipeline.directory.refusals import DirectoryRefused
+from inductor_debug.pipeline.run import runner
+from inductor_debug.pipeline.run.restoring import Expected
+from inductor_debug.stages.artifacts.files import REPORT_PAGE
+
+logger = logging.getLogger(f"{__package__}.entry")
+
+
+class Ended(NamedTuple):
+    """How a job ended: its exit code, and why its directory was refused."""
+
+    code: int
+    refused: str = ""
+
+    def tell(self) -> int:
+        """The exit code, after a refusal was told."""
+        if self.refused:
+            sys.stderr.write(f"{self.refused}\n")
+        return self.code
+
+
+def run_job(composed: Any, flags: Sequence[str] = (), expected: Expected | None = None) -> Ended:
+    """Hydra's task: one run, and its end. Only KeyboardInterrupt gets out, so that a sweep's other jobs go on.
+
+    Args:
+        composed: the job's configuration.
+        flags: the command line's, see :func:`pipeline.run.composition.hydra_session`.
+        expected: of a stored run that is made again, what compiled it.
+    """
+    hydra = HydraConfig.get()
+    directory = Path(hydra.runtime.output_dir)
+    in_sweep = hydra.mode == RunMode.MULTIRUN  # its table tells of a rejected job too
+    overrides = list(hydra.overrides.task)
+    flags = [*flags, *(word for word in hydra.overrides.hydra if word.lstrip("+").startswith("hydra.searchpath="))]
+    if in_sweep and any(word.startswith("experiment=") for word in overrides):
+        flags.append("hydra.mode=RUN")  # the experiment may say that it is a sweep: this is one run of it
+    try:
+        files, config = _stored_configuration(composed), to_config(composed)
+        more: dict[str, Any] = {"keep_rejected": in_sweep, "flags": flags, "expected": expected, "files": files}
+        code = runner.run(config, directory, overrides, **more)
+    except DirectoryRefused as error:
+        return Ended(summary.EXIT_CONFIGURATION, str(error))
+    except UserError as error:
+        logger.error("%s", error)
+        return Ended(summary.EXIT_CONFIGURATION)
+    except SystemExit as error:
+        logger.error("the run ended itself with exit code %s", error.code)
+        return Ended(summary.EXIT_CRASHED)
+    except Exception:
+        logger.exception("the run in %s crashed", directory)
+        return Ended(summary.EXIT_CRASHED)
+    report = directory / REPORT_PAGE.path
+    if report.is_file():
+        logger.info("report: %s", report)
+    return Ended(code)
+
+
+def _stored_configuration(composed: Any) -> dict[str, str]:
+    """Hydra's three files. Hydra itself would write them before anybody has asked whose directory it is."""
+    hydra: Any = HydraConfig.instance().cfg
+    parts = {"config": composed, "hydra": hydra, "overrides": hydra.hydra.overrides.task}
+    return {f".hydra/{name}.yaml": OmegaConf.to_yaml(part) for name, part in parts.items()}
