@@ -10,7 +10,7 @@ from inductor_debug.stages.backends.plugins import conf_folders, distribution, i
 from inductor_debug.stages.registry import declared
 
 CONF = Path(__file__).resolve().parents[2] / "conf"
-GROUPS = ("model", "accel", "backend", "experiment")
+GROUPS = ("model", "accel", "backend", "experiment", "cluster")
 
 
 def options(group: str, extra: Path | None = None) -> list[str]:

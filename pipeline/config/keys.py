@@ -17,7 +17,7 @@ from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.schema_fields import fields_of, fitting, leaves
 from inductor_debug.stages.registry import declared
 
-_TOP_LEVEL = ["hydra", "experiment"]
+_TOP_LEVEL = ["hydra", "experiment", "cluster"]
 
 
 def stage_not_selected(key: str, name: str, selected: list[str]) -> ConfigurationError:

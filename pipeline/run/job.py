@@ -10,11 +10,11 @@ from hydra.core.hydra_config import HydraConfig
 from hydra.types import RunMode
 from omegaconf import OmegaConf
 
-from inductor_debug.models.errors import UserError
+from inductor_debug.models.errors import RunDirectoryError, UserError
 from inductor_debug.pipeline.config.validate import to_config
 from inductor_debug.pipeline.directory import summary
-from inductor_debug.pipeline.directory.refusals import DirectoryRefused
 from inductor_debug.pipeline.run import runner
+from inductor_debug.pipeline.run.origin import Origin
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.stages.artifacts.files import REPORT_PAGE
 
@@ -34,11 +34,13 @@ class Ended(NamedTuple):
         return self.code
 
 
-def run_job(composed: Any, flags: Sequence[str] = (), expected: Expected | None = None) -> Ended:
-    """Hydra's task: one run, and its end. Only KeyboardInterrupt gets out, so that a sweep's other jobs go on.
+def run_job(composed: Any, origin: Origin, flags: Sequence[str] = (), expected: Expected | None = None) -> Ended:
+    """Hydra's task: one run, and its end. Only KeyboardInterrupt gets out, so that a sweep's other jobs go on, and the
+    SystemExit with which SLURM's checkpoint ends a job that is queued again.
 
     Args:
         composed: the job's configuration.
+        origin: where the command was started.
         flags: the command line's, see :func:`pipeline.run.composition.hydra_session`.
         expected: of a stored run that is made again, what compiled it.
     """
@@ -52,13 +54,16 @@ def run_job(composed: Any, flags: Sequence[str] = (), expected: Expected | None 
     try:
         files, config = _stored_configuration(composed), to_config(composed)
         more: dict[str, Any] = {"keep_rejected": in_sweep, "flags": flags, "expected": expected, "files": files}
-        code = runner.run(config, directory, overrides, **more)
-    except DirectoryRefused as error:
+        with origin.restored():
+            code = runner.run(config, directory, overrides, **more)
+    except RunDirectoryError as error:
         return Ended(summary.EXIT_CONFIGURATION, str(error))
     except UserError as error:
         logger.error("%s", error)
         return Ended(summary.EXIT_CONFIGURATION)
     except SystemExit as error:
+        if config.runner.isolation == "process":  # no model can have raised it here
+            raise
         logger.error("the run ended itself with exit code %s", error.code)
         return Ended(summary.EXIT_CRASHED)
     except Exception:

@@ -5,6 +5,7 @@ Nothing is written before every job of the command has been composed and validat
 
 import argparse
 import logging
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -15,7 +16,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import OmegaConf, open_dict, read_write
 
-from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.models.errors import ConfigurationError, UserError
 from inductor_debug.pipeline.config import arguments
 from inductor_debug.pipeline.config.fingerprint import fingerprint
 from inductor_debug.pipeline.config.hydra_checks import check_count, check_hydra, check_package
@@ -24,9 +25,12 @@ from inductor_debug.pipeline.config.validate import to_config, validate
 from inductor_debug.pipeline.directory import summary
 from inductor_debug.pipeline.directory.ownership import claim_sweep, read_owner
 from inductor_debug.pipeline.directory.refusals import unwritable
+from inductor_debug.pipeline.run.clusters import check_launcher
 from inductor_debug.pipeline.run.composition import Session
+from inductor_debug.pipeline.run.error_words import headline
 from inductor_debug.pipeline.run.interruption import resumed_by
 from inductor_debug.pipeline.run.job import run_job
+from inductor_debug.pipeline.run.origin import Origin
 from inductor_debug.pipeline.run.sweep import sweep_exit_code, write_sweep_table
 from inductor_debug.stages.formatting import counted
 
@@ -71,7 +75,7 @@ def single(session: Session) -> int:
         directory = Path(composed.hydra.run.dir)
     check(session, composed)
     session.overrides += ["hydra.mode=RUN", _OURS_TO_STORE]
-    task = partial(run_job, flags=session.flags, expected=session.expected)
+    task = partial(run_job, origin=Origin.here(), flags=session.flags, expected=session.expected)
     with session.readable_errors():
         try:
             result = session.hydra.run(config_name=session.name, task_function=task, overrides=session.overrides)
@@ -103,6 +107,8 @@ def sweep(session: Session) -> int:
         overwrite = bool(master.runner.overwrite)
     with session.readable_errors():
         directory = Path(master.hydra.sweep.dir)
+    check_launcher(master.hydra.launcher, configurations)
+    session.overrides.append(f"hydra.sweep.dir={_quoted(str(directory.absolute()))}")  # a launcher may start elsewhere
     with claim_sweep(directory, described, folders, overwrite=overwrite):
         planned_for = {directory.absolute() / name: known for name, known in zip(folders, described, strict=False)}
         return _run_sweep(session, directory.absolute(), planned_for)
@@ -122,22 +128,26 @@ def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str
         directory: the sweep's.
         planned_for: a job's directory → the fingerprint of its configuration; empty where the sweeper decides.
     """
-    task = partial(run_job, flags=session.flags, expected=session.expected)
+    task = partial(run_job, origin=Origin.here(), flags=session.flags, expected=session.expected)
     try:
         with session.readable_errors():
             batches = session.hydra.multirun(config_name=session.name, task_function=task, overrides=session.overrides)
     except KeyboardInterrupt as error:
-        typed = [word for word in session.overrides if word not in (_MULTIRUN, _OURS_TO_STORE)]
-        again = [word for word in typed if not word.startswith("hydra.sweep.dir=")]
-        resumed_by(error, [*session.flags, "--multirun", *again, f"hydra.sweep.dir={directory}"])
-        known = planned_for or dict.fromkeys(path for path in sorted(directory.iterdir()) if path.is_dir())
-        owners = {job: read_owner(job) for job in known}
-        started = [job for job, owner in owners.items()
-                   if owner is not None and known[job] in (None, owner.configuration)]  # fmt: skip
+        resumed_by(error, _again(session, directory))
+        started = _started(directory, planned_for)
         if started:
             table = write_sweep_table(directory, started)
             logger.warning("sweep interrupted in its run %d: table of the runs so far %s", len(started), table)
         raise
+    except UserError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever a launcher raises where it lost a job
+        table = write_sweep_table(directory, planned_for or _started(directory, planned_for))
+        launcher = type(error).__module__.partition(".")[0]
+        logger.error("the launcher gave up (%s: %s): table of the runs so far %s\nTry: %s, which goes on from there",
+                     launcher, headline(error), table,
+                     shlex.join(["inductor-debug", "run", *_again(session, directory)]))  # fmt: skip
+        return summary.EXIT_CRASHED
     if not isinstance(batches, list):
         logger.warning("the sweeper returned no jobs, so no sweep.csv was written and the exit code is not established")
         return summary.EXIT_CRASHED
@@ -149,10 +159,30 @@ def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str
         for job, directory in zip(jobs, directories, strict=True)
         if job.return_value.refused
     }
-    table = write_sweep_table(directories[0].parent, directories, refused)
+    table = write_sweep_table(directory, directories, refused)
     code = max(sweep_exit_code(job for job in directories if job not in refused), *codes)
     logger.info("sweep of %s: exit code %d, table %s", counted(len(jobs), "run"), code, table)
     return code
+
+
+def _again(session: Session, directory: Path) -> list[str]:
+    """Words of the command line that goes on with a sweep in its directory."""
+    words = [word for word in session.overrides if word not in (_MULTIRUN, _OURS_TO_STORE)]
+    typed = [word for word in words if not word.startswith("hydra.sweep.dir=")]
+    return [*session.flags, "--multirun", *typed, f"hydra.sweep.dir={directory}"]
+
+
+def _started(directory: Path, planned_for: Mapping[Path, str]) -> list[Path]:
+    """The directories of the sweep's jobs that have been started."""
+    known = planned_for or dict.fromkeys(path for path in sorted(directory.iterdir()) if path.is_dir())
+    owners = {job: read_owner(job) for job in known}
+    return [job for job, owner in owners.items() if owner is not None and known[job] in (None, owner.configuration)]
+
+
+def _quoted(text: str) -> str:
+    """A text as a value of an override."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def planned_jobs(session: Session, master: Any) -> list[list[str]] | None:

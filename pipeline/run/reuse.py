@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 _ALIKE = 8
 """Parts in which a kept result may differ and still be worth naming."""
-_ALSO = ("LD_PRELOAD", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "PYTHONOPTIMIZE")
+ALSO = ("LD_PRELOAD", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "PYTHONOPTIMIZE")
 """Variables that change what a compiler or Python makes of the same source."""
 _SHOWN = 4
 """Parts that differ which a line of the log names."""
@@ -213,7 +213,7 @@ class Reuse:
         """Those of the process in which the stage runs; of one that runs in either kind, those that both have."""
         apart = [] if declaration.timed is False else self.plan.reproduction
         return {name: value for name, value in self.environment.items()
-                if (compiled_by.matters(name) or name in _ALSO) and name not in apart}  # fmt: skip
+                if (compiled_by.matters(name) or name in ALSO) and name not in apart}  # fmt: skip
 
     def _found(self, name: str) -> tuple[tuple[Path, Entry] | None, str]:
         """A result that stands, or why there is none; empty text where nothing like it was ever kept."""

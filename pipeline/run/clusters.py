@@ -1,0 +1,59 @@
+"""What a sweep needs of the launcher that runs its jobs, which is Hydra's or a package's."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.pipeline.config.schema import Config
+
+_ALONE = ("basic_launcher",)
+_ACCELERATORS: Mapping[str, tuple[tuple[str, ...], str]] = {
+    "submitit": (("gres", "gpus_per_node", "gpus_per_task"), "hydra.launcher.gres=gpu:1"),
+    "ray": (("ray.remote.num_gpus", "ray.remote.resources"), "hydra.launcher.ray.remote.num_gpus=1"),
+}
+"""Part of a launcher's class → its options that give a job an accelerator of its own, and one of them as an example."""
+
+
+def check_launcher(launcher: Any, jobs: Sequence[Config]) -> None:
+    """Refuse a launcher that would let two jobs share an accelerator: both would be wrong about time and memory.
+
+    Args:
+        launcher: ``hydra.launcher`` of the sweep's configuration.
+        jobs: the jobs' configurations.
+
+    Raises:
+        ConfigurationError: a job's device is no CPU, and the launcher gives none of its own to each.
+    """
+    given: dict[str, Any] = OmegaConf.to_container(launcher, resolve=False)  # type: ignore[assignment]
+    target = str(given.get("_target_", ""))
+    devices = sorted({device for job in jobs for device in (job.device, job.reference.device)
+                      if device is not None and not device.startswith("cpu")})  # fmt: skip
+    if not devices or any(name in target for name in _ALONE) or len(jobs) == 1:
+        return
+    known = next((found for name, found in _ACCELERATORS.items() if name in target), None)
+    if known is None:
+        if given.get("n_jobs") == 1:
+            return
+        raise ConfigurationError(
+            f"got {target}, which runs jobs at the same time on one machine, and device={devices[0]}: two jobs would "
+            "share it",
+            key="hydra.launcher",
+            valid="cluster=basic, or cluster=slurm or cluster=ray, which give each job an accelerator of its own",
+            hint="cluster=basic",
+        )
+    options, example = known
+    if not any(_at(given, option) for option in options):
+        raise ConfigurationError(
+            f"got none of {', '.join(options)}, and a job with device={devices[0]}: two jobs would share it",
+            key="hydra.launcher",
+            valid="a number of accelerators for each job",
+            hint=example,
+        )
+
+
+def _at(node: Any, dotted: str) -> Any:
+    for part in dotted.split("."):
+        node = node.get(part) if isinstance(node, Mapping) else None
+    return node
