@@ -136,16 +136,16 @@ def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str
         resumed_by(error, _again(session, directory))
         started = _started(directory, planned_for)
         if started:
-            table = write_sweep_table(directory, started)
-            logger.warning("sweep interrupted in its run %d: table of the runs so far %s", len(started), table)
+            so_far = write_sweep_table(directory, started).path
+            logger.warning("sweep interrupted in its run %d: table of the runs so far %s", len(started), so_far)
         raise
     except UserError:
         raise
     except Exception as error:  # noqa: BLE001 - whatever a launcher raises where it lost a job
-        table = write_sweep_table(directory, planned_for or _started(directory, planned_for))
+        so_far = write_sweep_table(directory, planned_for or _started(directory, planned_for)).path
         launcher = type(error).__module__.partition(".")[0]
         logger.error("the launcher gave up (%s: %s): table of the runs so far %s\nTry: %s, which goes on from there",
-                     launcher, headline(error), table,
+                     launcher, headline(error), so_far,
                      shlex.join(["inductor-debug", "run", *_again(session, directory)]))  # fmt: skip
         return summary.EXIT_CRASHED
     if not isinstance(batches, list):
@@ -161,7 +161,9 @@ def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str
     }
     table = write_sweep_table(directory, directories, refused)
     code = max(sweep_exit_code(job for job in directories if job not in refused), *codes)
-    logger.info("sweep of %s: exit code %d, table %s", counted(len(jobs), "run"), code, table)
+    for sentence in table.told:
+        logger.info("%s", sentence)
+    logger.info("sweep of %s: exit code %d, table %s", counted(len(jobs), "run"), code, table.path)
     return code
 
 

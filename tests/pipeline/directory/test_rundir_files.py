@@ -127,7 +127,7 @@ def test_the_sweeps_table_has_a_row_for_every_job_whatever_became_of_it(tmp_path
     (jobs[3] / ".hydra").mkdir(parents=True)
     (jobs[3] / ".hydra" / "overrides.yaml").write_text("- seed=9\n- dtype=float16\n")
     (jobs[3] / "summary.json").write_text('{"schema": 0, "verdict": "passed"}')
-    rows = list(csv.DictReader(write_sweep_table(tmp_path, jobs).open()))
+    rows = list(csv.DictReader(write_sweep_table(tmp_path, jobs).path.open()))
     assert [row["dir"] for row in rows] == ["0", "1", "2", "3"]
     assert [row["id"] for row in rows] == [f"{tmp_path.name}/{name}" for name in "0123"]
     assert [row["verdict"] for row in rows] == ["passed", "failed", "rejected", "crashed"]

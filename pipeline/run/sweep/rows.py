@@ -1,53 +1,27 @@
-"""A sweep's table and exit code, from what its jobs stored."""
+"""The row of a sweep's table that a job comes to, from what it stored."""
 
-import csv
-import io
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.errors import DamagedError
 from inductor_debug.models.stored import read_json, read_text
 from inductor_debug.pipeline.directory import summary
-from inductor_debug.pipeline.directory.names import SUMMARY
+from inductor_debug.pipeline.directory.names import MANIFEST, SUMMARY
 from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Content, Json
-from inductor_debug.stages.artifacts.records import Benchmark, Numerics, Violations
-from inductor_debug.stages.encoding import write_atomically
+from inductor_debug.stages.artifacts.records import Benchmark, Numerics, ReproRecord, Violations
 
-TABLE = "sweep.csv"
-_NUMERICS = ("max_abs", "max_rel", "rmse", "max_ulp")
-_BENCHMARK = ("median_ms", "compile_s", "peak_memory_bytes")
+RUN = ("model", "accel", "backend", "dtype", "device", "mode", "started")
+GRAPHS = ("dynamo", "forward", "backward", "breaks", "guards", "nodes")
+NUMERICS = ("max_abs", "max_rel", "rmse", "max_ulp")
+BENCHMARK = ("median_ms", "compile_s", "peak_memory_bytes")
+FAILURES = "failures"
 
-
-def write_sweep_table(
-    sweep_dir: Path, job_dirs: Iterable[Path], refused: Mapping[Path, tuple[str, list[str]]] | None = None
-) -> Path:
-    """Write ``sweep.csv``: one row a job, in the order given; a job that left no result has its error in ``error``.
-
-    Columns: ``id``, ``dir`` (relative to the sweep), ``override.KEY`` (those that differ first), ``verdict``,
-    ``exit_code``, ``error``, ``seconds``, ``stage.NAME`` (status), ``violations``, ``numerics``,
-    ``max_abs``, ``max_rel``, ``rmse``, ``max_ulp``, ``reference.*`` and ``test.*`` (median in ms,
-    compile time in s, peak memory in bytes), ``speedup``.
-
-    Args:
-        sweep_dir: where it is written.
-        job_dirs: the jobs' directories.
-        refused: of the jobs whose directory another run holds, why, and their overrides.
-
-    Returns:
-        The table's path.
-    """
-    rows = [_row(Path(sweep_dir), Path(job), (refused or {}).get(Path(job))) for job in job_dirs]
-    columns = _ordered_columns(rows)
-    buffer = io.StringIO()
-    writer = csv.DictWriter(buffer, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    path = Path(sweep_dir) / TABLE
-    write_atomically(path, buffer.getvalue().encode())
-    return path
+Row = dict[str, Any]
+"""Column → value; ``failures`` is a list of :class:`ReproRecord`."""
 
 
 def sweep_exit_code(job_dirs: Iterable[Path]) -> int:
@@ -71,9 +45,16 @@ def split_override(override: str) -> tuple[str, str]:
     return key.lstrip("+"), value if separator else ""
 
 
-def _row(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = None) -> dict[str, Any]:
+def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = None) -> Row:
+    """A job's row; one that left no result has its error in ``error``.
+
+    Args:
+        sweep_dir: the sweep's directory.
+        job: the job's.
+        refused: where another run holds the job's directory, why, and the job's overrides.
+    """
     inside = job.is_relative_to(sweep_dir)
-    row: dict[str, Any] = {"id": run_id(job), "dir": (job.relative_to(sweep_dir) if inside else job).as_posix()}
+    row: Row = {"id": run_id(job), "dir": (job.relative_to(sweep_dir) if inside else job).as_posix(), FAILURES: []}
     if refused is not None:
         row |= {"exit_code": summary.EXIT_CONFIGURATION, "verdict": "rejected", "error": " ".join(refused[0].split())}
         return row | _override_columns(refused[1])
@@ -88,12 +69,36 @@ def _row(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = Non
     row["error"] = next((f"{stage.name}: {stage.message}" for stage in result.stages if stage.status in bad), "")
     row |= _override_columns(result.run.overrides)
     row |= {f"stage.{stage.name}": stage.status for stage in result.stages}
-    row["violations"] = (result.violations or Violations()).total
+    row["cached"] = " ".join(stage.name for stage in result.stages if stage.cached)
+    violations = result.violations or Violations()
+    row["violations"] = violations.total
+    row |= {f"violations.{rule}": count for rule, count in sorted((violations.by_rule or {}).items())}
     numerics, benchmark = result.numerics or Numerics(), result.benchmark or Benchmark()
-    row |= {"numerics": numerics.verdict} | {key: getattr(numerics, key) for key in _NUMERICS}
+    row |= {"numerics": numerics.verdict} | {key: getattr(numerics, key) for key in NUMERICS}
     for name, side in (("reference", benchmark.reference), ("test", benchmark.test)):
-        row |= {f"{name}.{key}": getattr(side, key) for key in _BENCHMARK}
-    return row | {"speedup": benchmark.speedup, "established": benchmark.established}
+        row |= {f"{name}.{key}": getattr(side, key) for key in BENCHMARK}
+    row |= {"speedup": benchmark.speedup, "established": benchmark.established}
+    graphs = {} if result.graphs is None else asdict(result.graphs)
+    row |= {f"graphs.{key}": graphs.get(key) for key in GRAPHS}
+    row |= {key: getattr(result.run, key) for key in RUN} | {
+        "digest": _digest(job),
+        FAILURES: list(result.repros or []),
+    }
+    return row
+
+
+def failures_in(row: Row) -> dict[str, ReproRecord]:
+    """Fingerprint → one of the failures of a row that have it."""
+    return {failure.fingerprint: failure for failure in row[FAILURES] if failure.fingerprint}
+
+
+def _digest(job: Path) -> str | None:
+    try:
+        found = read_json(job / MANIFEST, root=job)
+    except (FileNotFoundError, DamagedError):
+        return None
+    digest = found.get("digest") if isinstance(found, Mapping) else None
+    return digest if isinstance(digest, str) else None
 
 
 def _override_columns(overrides: Iterable[str]) -> dict[str, str]:
@@ -107,15 +112,6 @@ def _hydra_overrides(job: Path) -> list[str]:
     except (FileNotFoundError, DamagedError):
         return []
     return [line[2:].strip().strip("'\"") for line in lines if line.startswith("- ")]
-
-
-def _ordered_columns(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Overrides that differ between the jobs come right after the id, the rest in the order of the fullest row."""
-    every = list(dict.fromkeys(key for row in sorted(rows, key=len, reverse=True) for key in row))
-    overrides = [key for key in every if key.startswith("override.")]
-    overrides.sort(key=lambda key: len({row.get(key) for row in rows}) == 1)
-    head = ["id", "dir", *overrides, "verdict", "exit_code", "error", "seconds"]
-    return head + [key for key in every if key not in head]
 
 
 def _read(file: Json[Content], job: Path) -> Content | None:

@@ -1,0 +1,116 @@
+"""What changed from a job of a sweep to its neighbour: the job that differs in one axis alone, by one step."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inductor_debug.pipeline.run.sweep.rows import FAILURES, GRAPHS, NUMERICS, Row, failures_in
+from inductor_debug.stages.formatting import counted
+
+OVERRIDE = "override."
+_NO_AXIS = ("override.cluster", "override.runner.", "override.hydra.")
+_COMPARED = ("verdict", "numerics", *NUMERICS, *(f"graphs.{key}" for key in GRAPHS))
+_COMPARED_PREFIXES = ("stage.", "violations")
+_NAMED = 3
+"""Failures that a sentence names by their fingerprints."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """One column in which a job and its neighbour differ.
+
+    Attributes:
+        axis: key of the configuration in which alone the two differ.
+        axis_before, axis_after: its values, the neighbour's first.
+        neighbour: directory of the neighbour, relative to the sweep's.
+        column: of the table; ``failures`` for a failure that only one of them has. Empty where nothing changed.
+        before, after: the values, the neighbour's first; of a failure its fingerprint, and None where it is not.
+    """
+
+    axis: str
+    axis_before: str
+    axis_after: str
+    neighbour: str
+    column: str = ""
+    before: str | None = None
+    after: str | None = None
+
+
+def axes_of(rows: Sequence[Row]) -> list[str]:
+    """The columns of overrides in which the jobs differ, without those that change no result."""
+    keys = dict.fromkeys(key for row in rows for key in row if key.startswith(OVERRIDE))
+    return [key for key in keys if not key.startswith(_NO_AXIS) and len({row.get(key) for row in rows}) > 1]
+
+
+def changes_of(rows: Sequence[Row]) -> list[list[Change]]:
+    """For each row, its changes from a neighbour along each axis; times are left out, for they differ in every pair."""
+    axes = axes_of(rows)
+    values = {axis: list(dict.fromkeys(row.get(axis) for row in rows)) for axis in axes}
+    places = {axis: {value: place for place, value in enumerate(found)} for axis, found in values.items()}
+    at = {tuple(row.get(axis) for axis in axes): row for row in rows}
+    return [[change for axis in axes for change in _along(row, axis, axes, values[axis], places[axis], at)]
+            for row in rows]  # fmt: skip
+
+
+def told(changes: Sequence[Change]) -> list[str]:
+    """A sentence for each axis: ``accel.alignment 8 → 16: violations 0 → 83``."""
+    by_axis: dict[tuple[str, str, str], list[Change]] = {}
+    for change in changes:
+        by_axis.setdefault((change.axis, change.axis_before, change.axis_after), []).append(change)
+    return [f"{axis} {before} → {after}: {', '.join(_parts(found)) or 'nothing'}"
+            for (axis, before, after), found in by_axis.items()]  # fmt: skip
+
+
+def _parts(changes: Sequence[Change]) -> Iterator[str]:
+    for change in changes:
+        if change.column and change.column != FAILURES:
+            yield f"{change.column} {change.before} → {change.after}"
+    failures = [change for change in changes if change.column == FAILURES]
+    for verb, found in (
+        ("new", [change.after for change in failures if change.after]),
+        ("gone", [change.before for change in failures if change.before]),
+    ):
+        if found:
+            more = ", …" if len(found) > _NAMED else ""
+            yield f"{counted(len(found), f'{verb} failure')} ({', '.join(map(str, found[:_NAMED]))}{more})"
+
+
+def _along(
+    row: Row, axis: str, axes: list[str], values: list[Any], places: dict[Any, int], at: dict[tuple[Any, ...], Row]
+) -> Iterator[Change]:
+    """The changes from the nearest earlier value of one axis, at which there is a job.
+
+    Args:
+        row: the job's.
+        axis: the column; ``axes``: all such columns.
+        values: the axis's, in the order of the sweep; ``places``: the place of each there.
+        at: values of all axes → row.
+    """
+    for value in reversed(values[: places[row.get(axis)]]):
+        other = at.get(tuple(value if name == axis else row.get(name) for name in axes))
+        if other is not None:
+            break
+    else:
+        return
+    head = (axis.removeprefix(OVERRIDE), _text(value) or "", _text(row.get(axis)) or "", str(other["dir"]))
+    found = [Change(*head, *parts) for parts in _differing(other, row)]
+    yield from found or [Change(*head)]
+
+
+def _differing(before: Row, after: Row) -> Iterator[tuple[str, str | None, str | None]]:
+    for column in dict.fromkeys((*before, *after)):
+        if column in _COMPARED or column.startswith(_COMPARED_PREFIXES):
+            there, here = before.get(column), after.get(column)
+            if column.startswith("violations."):
+                there, here = there or 0, here or 0
+            if there != here:
+                yield column, _text(there), _text(here)
+    gone, new = failures_in(before), failures_in(after)
+    for fingerprint in [key for key in gone if key not in new]:
+        yield FAILURES, fingerprint, None
+    for fingerprint in [key for key in new if key not in gone]:
+        yield FAILURES, None, fingerprint
+
+
+def _text(value: Any) -> str | None:
+    return None if value is None else str(value)

@@ -1,0 +1,111 @@
+"""A sweep's tables: what changed from job to job, failures by fingerprint, and types that do not depend on values."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pyarrow.parquet
+import pytest
+
+from inductor_debug.pipeline.run.sweep import write_sweep_table
+from inductor_debug.pipeline.run.sweep.changes import Change, changes_of, told
+from inductor_debug.pipeline.run.sweep.rows import Row
+from inductor_debug.stages.artifacts.records import ReproRecord
+
+
+def row(place: str, violations: int, failures: tuple[str, ...] = (), **axes: str) -> Row:
+    overrides = {f"override.{key}": value for key, value in axes.items()}
+    found = [ReproRecord("repros/x.py", "defect", fingerprint=key) for key in failures]
+    return {"dir": place, "failures": found, "verdict": "passed", "violations": violations, "seconds": 1.0, **overrides}
+
+
+GRID = [
+    row("a", 1, ("f1",), alignment="8", dtype="float32", cluster="ray"),
+    row("b", 1, ("f1", "f2"), alignment="8", dtype="float16", cluster="basic"),
+    row("c", 4, (), alignment="16", dtype="float32", cluster="basic"),
+    row("d", 4, ("f2",), alignment="32", dtype="float16", cluster="basic"),  # 16 is not there: 8 is the nearest
+]
+
+
+def test_a_job_is_compared_with_its_neighbour_along_each_axis() -> None:
+    first, second, third, fourth = changes_of(GRID)
+    assert first == []
+    assert second == [Change("dtype", "float32", "float16", "a", "failures", None, "f2")]
+    assert third == [
+        Change("alignment", "8", "16", "a", "violations", "1", "4"),
+        Change("alignment", "8", "16", "a", "failures", "f1", None),
+    ]
+    assert {(change.axis, change.axis_before, change.neighbour) for change in fourth} == {("alignment", "8", "b")}
+    assert told(third) == ["alignment 8 → 16: violations 1 → 4, 1 gone failure (f1)"]
+    assert told(second) == ["dtype float32 → float16: 1 new failure (f2)"]
+
+
+def test_a_step_that_changes_nothing_says_so_and_many_failures_are_counted() -> None:
+    same = changes_of([row("a", 1, alignment="8"), row("b", 1, alignment="16")])[1]
+    assert told(same) == ["alignment 8 → 16: nothing"]
+    many = changes_of([row("a", 1, alignment="8"), row("b", 1, tuple("vwxyz"), alignment="16")])[1]
+    assert told(many) == ["alignment 8 → 16: 5 new failures (v, w, x, …)"]
+
+
+def job(folder: Path, **changed: Any) -> Path:
+    """A stored job, as a run leaves it."""
+    folder.mkdir(parents=True)
+    run = {"id": folder.name, "overrides": changed["overrides"], "model": "bert", "seconds": 2.5, "dtype": "float32"}
+    summary = {
+        "schema": 1,
+        "run": run,
+        "verdict": changed.get("verdict", "passed"),
+        "stages": [{"name": "constrain", "status": "passed", "seconds": 1.0, "cached": changed.get("cached", False),
+                    "message": ""}],
+        "violations": {"total": changed["total"], "by_rule": {"alignment": changed["total"]}},
+        "numerics": {"verdict": "exact", "max_abs": changed.get("max_abs", 0.0)},
+        "repros": changed.get("repros", []),
+    }  # fmt: skip
+    (folder / "summary.json").write_text(json.dumps(summary))
+    return folder
+
+
+@pytest.fixture
+def sweeps(tmp_path: Path) -> Path:
+    """Two sweeps: the second has another axis, no failure, and no finite error."""
+    failure = {"path": "repros/a.py", "failure_class": "defect", "failure": "defect", "fingerprint": "abc123"}
+    one = [job(tmp_path / "one" / str(value), overrides=[f"accel.alignment={value}"], total=value,
+               repros=[failure] if value == 16 else []) for value in (8, 16)]  # fmt: skip
+    two = [job(tmp_path / "two" / name, overrides=[f"dtype={name}"], total=0, max_abs="inf", cached=True)
+           for name in ("float16", "bfloat16")]  # fmt: skip
+    table = write_sweep_table(tmp_path / "one", one)
+    assert table.told == [
+        "accel.alignment 8 → 16: violations 8 → 16, violations.alignment 8 → 16, 1 new failure (abc123)",
+        "failure abc123 (defect) in 1 of 2 runs",
+    ]
+    assert write_sweep_table(tmp_path / "two", two).told == []
+    return tmp_path
+
+
+def test_both_tables_hold_the_same(sweeps: Path) -> None:
+    rows = list(csv.DictReader((sweeps / "one" / "sweep.csv").open()))
+    stored = pyarrow.parquet.read_table(sweeps / "one" / "sweep.parquet").to_pylist()
+    assert [row["violations"] for row in rows] == ["8", "16"]
+    assert [row["violations"] for row in stored] == [8, 16]
+    assert [row["failures"] for row in rows] == ["", "abc123:defect"]
+    assert [[item["fingerprint"] for item in row["failures"]] for row in stored] == [[], ["abc123"]]
+    assert rows[1]["changed"].startswith("accel.alignment 8 → 16: violations 8 → 16")
+    assert {change["column"] for change in stored[1]["changed"]} == {"violations", "violations.alignment", "failures"}
+    assert set(stored[0]) == {"sweep", *rows[0]}
+    assert stored[0]["sweep"] == f"{sweeps.name}/one"
+
+
+def test_many_sweeps_are_one_table(sweeps: Path) -> None:
+    schemas = [pyarrow.parquet.read_schema(sweeps / name / "sweep.parquet") for name in ("one", "two")]
+    shared = set(schemas[0].names) & set(schemas[1].names)
+    assert {name for name in shared if schemas[0].field(name) != schemas[1].field(name)} == set()
+    every = f"read_parquet('{sweeps}/**/sweep.parquet', union_by_name=true)"
+    assert duckdb.sql(f"select count(*), max(max_abs), sum(violations) from {every}").fetchall() == [
+        (4, float("inf"), 24)
+    ]
+    failures = f"select f.fingerprint, count(*) from (select unnest(failures) as f from {every}) group by all"
+    assert duckdb.sql(failures).fetchall() == [("abc123", 1)]
+    cached = f"select distinct cached from {every} order by 1"
+    assert duckdb.sql(cached).fetchall() == [("constrain",), (None,)]
