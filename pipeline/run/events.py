@@ -40,6 +40,13 @@ class Progress:
 
 
 @dataclass(frozen=True)
+class Waiting:
+    """Another process has to end something first. Until ``text`` is empty, a stage's time does not run."""
+
+    text: str
+
+
+@dataclass(frozen=True)
 class Finished:
     """A stage's record is stored; ``seconds`` of wall clock."""
 
@@ -82,6 +89,6 @@ class Done:
     """No stage remains."""
 
 
-Event = Checked | Rejected | Started | Progress | Finished | Warned | Compiled | Found | Full | Done
+Event = Checked | Rejected | Started | Progress | Waiting | Finished | Warned | Compiled | Found | Full | Done
 
 LINES: EventLines[Event] = EventLines(typing.get_args(Event))

@@ -41,6 +41,8 @@ class Plan:
         expected: of a run that is made again, what it is held to.
         cache: folder of the results that need not be made again; None where all are made.
         own_results: of these take those alone that an earlier run in the same directory made.
+        in_sweep: whether other jobs may run at the same time, which make the same or measure times.
+        machine: folder by which the processes on this machine tell each other who measures times; None for none.
     """
 
     directory: str
@@ -61,6 +63,8 @@ class Plan:
     expected: Expected | None = None
     cache: str | None = None
     own_results: bool = False
+    in_sweep: bool = False
+    machine: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-able dict."""

@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from inductor_debug.pipeline.cache.folders import VARIABLES
 from inductor_debug.pipeline.cache.key import content_of, differing, key_of, parts_of
 from inductor_debug.pipeline.cache.seen import Seen, content_of_variable, location_of, versions_of
 from inductor_debug.pipeline.cache.store import Cache, Entry, entry_of, record_of
+from inductor_debug.pipeline.cache.turns import Turns
 from inductor_debug.pipeline.directory.records import TorchFound
 from inductor_debug.pipeline.directory.rundir import RunDirectory, run_id
 from inductor_debug.pipeline.run import compiled_by
@@ -115,6 +117,8 @@ class Reuse:
         tell: called with a stage's name and why its result is not there.
         watching: note what is taken from now on, so that results can be kept.
         path: where modules are looked for, in the place of ``sys.path``.
+        waiting: called with a text and True where another job of the sweep makes a result that is missing here, and
+            with False once it has; None looks without waiting.
     """
 
     def __init__(
@@ -126,6 +130,7 @@ class Reuse:
         *,
         watching: bool = True,
         path: list[str] | None = None,
+        waiting: Callable[[str, bool], None] | None = None,
     ) -> None:
         self.plan, self.directory, self.environment, self.tell = plan, directory, environment, tell
         self.cache = None if plan.cache is None else Cache(Path(plan.cache))
@@ -133,6 +138,8 @@ class Reuse:
         self._parts: dict[str, dict[str, Any]] = {}
         self._keys: dict[str, str] = {}
         self._path = path
+        self._waiting = waiting
+        self._turns = Turns(self.cache.root) if self.cache is not None and plan.in_sweep and waiting else None
         if self.cache is not None and watching:
             apart = [environment[name] for name in VARIABLES if name in environment]
             self._seen = Seen([str(directory.path), str(self.cache.root), *apart])
@@ -155,7 +162,10 @@ class Reuse:
                              self._variables(declaration))  # fmt: skip
             self._parts[name], self._keys[name] = parts, key_of(parts)
             found, why = self._found(name)
+            if found is None and self._turn(name, remaining):
+                found, why = self._found(name)
             if found is not None:
+                self.release(name)
                 self.hits[name] = found
             elif why:
                 self.tell(name, f"not in the cache: {why}")
@@ -172,6 +182,23 @@ class Reuse:
             return None
         record = dataclasses.replace(record_of(entry), key=self._keys[name], cached=entry.run)
         return record, entry
+
+    def _turn(self, name: str, remaining: Sequence[str]) -> bool:
+        """Wait until no other job makes the same result; False where nobody was waited for, for the orders differ.
+
+        All jobs take their turns in the order in which stages are declared: then no two wait for each other.
+        """
+        order = [other for other in declared() if other in remaining]
+        if self._turns is None or self._waiting is None or order != [other for other in remaining if other in order]:
+            return False
+        waiting = partial(self._waiting, f"another job makes the same result of {name}")
+        self._turns.take(name, self._keys[name], waiting)
+        return True
+
+    def release(self, name: str) -> None:
+        """A stage's result is there, or this job will not make it."""
+        if self._turns is not None:
+            self._turns.release(name)
 
     def stands(self, record: StageRecord) -> bool:
         """Whether a stored record is of a result that :meth:`look` found: the stage would come to the same again."""

@@ -22,6 +22,7 @@ from typing import Any
 from inductor_debug.models.errors import ConfigurationError, UserError
 from inductor_debug.pipeline.cache.folders import results_kept, shared_cache
 from inductor_debug.pipeline.cache.store import Cache
+from inductor_debug.pipeline.cache.turns import machine_folder
 from inductor_debug.pipeline.config.fingerprint import fingerprint
 from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.directory import manifest, summary
@@ -174,6 +175,7 @@ class Runner:
         caches = shared_cache(self.options.cache_dir) if self.options.compiler_cache else rundir.make_cache()
         self.environment = worker_environment(make_caches(caches))
         self.reproduction = for_reproduction(settings, self.environment)
+        machine = machine_folder()
         self.plan = Plan(
             directory=str(rundir.path),
             settings=settings,
@@ -201,6 +203,8 @@ class Runner:
             expected=expected,
             cache=results_kept(self.options, expected is not None),
             own_results=self.options.cache is None and not in_sweep,
+            in_sweep=in_sweep,
+            machine=None if machine is None else str(machine),
         )
         variables = self.environment | self.reproduction
         self.described = self.plan.described = manifest.describe_run(settings, variables, rundir.identity)

@@ -3,6 +3,7 @@
 import contextlib
 import json
 import logging
+import math
 import os
 import secrets
 import select
@@ -30,6 +31,7 @@ from inductor_debug.pipeline.run.events import (
     Progress,
     Rejected,
     Started,
+    Waiting,
     Warned,
 )
 from inductor_debug.pipeline.run.plan import Plan
@@ -116,7 +118,7 @@ class WorkerSession:
             check()
             exited = self.process.poll() is not None
             more = self._receive(0.0 if exited else _POLL_S)
-            self.stage_seconds = time.monotonic() - self.stage_began
+            self.stage_seconds = max(0.0, time.monotonic() - self.stage_began)
             if exited and not more:
                 self._note_exit()
                 return
@@ -206,6 +208,8 @@ class WorkerSession:
             case Started() | Finished() | Checked():
                 self.stage = event.stage if isinstance(event, Started) else ""
                 self.stage_began = time.monotonic()
+            case Waiting():
+                self.stage_began = math.inf if event.text else time.monotonic()
             case Rejected():
                 self.rejected = event.message
             case Found():
@@ -227,6 +231,8 @@ def log_event(event: Event) -> None:
             logger.warning("%s", event.text)
         case Progress():
             logger.info("%s: %s", event.stage, event.text)
+        case Waiting() if event.text:
+            logger.info("waiting: %s", event.text)
         case Finished():
             level = logging.ERROR if event.status in (summary.CRASHED, summary.FAILED) else logging.INFO
             colon = ": " if event.message else ""

@@ -3,6 +3,7 @@
 It reports through lines on the events' file descriptor, each a token and an event (:mod:`pipeline.run.events`).
 """
 
+import contextlib
 import dataclasses
 import json
 import logging
@@ -10,6 +11,8 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +25,7 @@ from inductor_debug.models.errors import (
 from inductor_debug.models.shapes import reader
 from inductor_debug.models.torch_text import is_about_dtype
 from inductor_debug.models.units import format_bytes
+from inductor_debug.pipeline.cache.turns import Machine
 from inductor_debug.pipeline.config.imports import arrange_path
 from inductor_debug.pipeline.directory.met import told_of, with_met
 from inductor_debug.pipeline.directory.names import MANIFEST, SUMMARY
@@ -40,10 +44,11 @@ from inductor_debug.pipeline.run.events import (
     Progress,
     Rejected,
     Started,
+    Waiting,
     Warned,
 )
-from inductor_debug.pipeline.run.memory import within_the_machine
 from inductor_debug.pipeline.run.plan import ALWAYS_LAST, Plan
+from inductor_debug.pipeline.run.preflight import build_case, check_backend, check_eager, needs_eager
 from inductor_debug.pipeline.run.process import (
     Emit,
     describe_devices,
@@ -90,7 +95,9 @@ class Worker:
             time_s=plan.timeout_s if isolated else None,
             unfinished=self.directory.unfinished,
         )
-        self.reuse = Reuse(plan, self.directory, os.environ, lambda stage, text: self.emit(Progress(stage, text)))
+        self.reuse = Reuse(plan, self.directory, os.environ, lambda stage, text: self.emit(Progress(stage, text)),
+                           waiting=self._tell_waiting)  # fmt: skip
+        self.machine = Machine(None if plan.machine is None else Path(plan.machine))
         self.stages: dict[str, Stage] = {}
         self.current = ""
 
@@ -106,19 +113,36 @@ class Worker:
 
     def _run_all(self) -> None:
         self.reuse.look(self.plan.remaining)
-        for name in self.plan.remaining:
-            if name not in self.reuse.hits:  # building one imports what it needs, torch above all
-                self._build(name)
-        if self.plan.preflight:
-            self._preflight()
-            self.emit(Checked())
-        else:
-            self._know_device()
+        with self._with_others():
+            for name in self.plan.remaining:
+                if name not in self.reuse.hits:  # building one imports what it needs, torch above all
+                    self._build(name)
+            if self.plan.preflight:
+                self._preflight()
+                self.emit(Checked())
+            else:
+                self._know_device()
         for name in self.plan.remaining if self.plan.batch is None else self.plan.batch:
             if name not in self.directory.stage_records():
                 self._run_stage(name)
+                self.reuse.release(name)
         self.emit(Found(describe_devices()))
         self.emit(Done())
+
+    def _tell_waiting(self, text: str, waits: bool) -> None:
+        self.emit(Waiting(text if waits else ""))
+
+    def _with_others(self) -> AbstractContextManager[None]:
+        """Work of a job of a sweep, which nobody on this machine measures meanwhile."""
+        if not self.plan.in_sweep:
+            return contextlib.nullcontext()
+        return self.machine.together(partial(self._tell_waiting, "another process on this machine measures times"))
+
+    def _at_its_turn(self, name: str) -> AbstractContextManager[None]:
+        declaration = self._declaration(name)
+        if declaration is None or not declaration.timed:
+            return self._with_others()
+        return self.machine.alone(partial(self._tell_waiting, f"{name} waits until nobody else works on this machine"))
 
     def _build(self, name: str) -> None:
         try:
@@ -133,15 +157,16 @@ class Worker:
             self._check_needs(name)
         first = next((name for name, stage in self.stages.items() if stage.uses_torch), None)
         if first is not None:
-            self._checked(first, self._check_backend)
-            self._checked(first, self._build_case)
+            self._checked(first, partial(check_backend, self.plan))
+            self._checked(first, partial(build_case, self.plan, self.context))
         for name, stage in self.stages.items():
             self._checked(name, lambda stage=stage: stage.check(self.context))  # type: ignore[misc]
         if first is not None:
             self._checked(first, self._describe_compiler)
         self._tell_differences(Expected.check)
-        if first is not None and "case" in self.context.live:
-            self._checked(first, self._check_eager)
+        if first is not None and "case" in self.context.live and needs_eager(self.plan):
+            self.emit(Progress(PREFLIGHT, "running the model once in eager mode"))
+            self._checked(first, partial(check_eager, self.plan, self.context))
 
     def _describe_compiler(self) -> None:
         """Tell what compiles, with the model and the backend as they were built."""
@@ -164,40 +189,10 @@ class Worker:
         self._tell_compiled_by(compiled_by.where_compiled(self.plan.compiled_by, seen))
         self._tell_differences(Expected.check_compiled)
 
-    def _check_backend(self) -> None:
-        """The run's backend and the reference's, whichever of the stages that compile are selected."""
-        from inductor_debug.models.build import available_device
-        from inductor_debug.stages.backends.registry import build_adapter, reference_adapter
-
-        build_adapter(self.plan.settings).validate()
-        reference = reference_adapter(self.plan.settings)
-        if reference is not None:
-            reference.validate()
-        device = self.plan.settings.reference.device
-        baseline = getattr(self.plan.stages.get("kerneldiff"), "baseline", None)
-        if device is not None and baseline is None:  # a baseline's reference ran where that device is
-            available_device(device, "reference.device")
-
-    def _build_case(self) -> None:
-        from inductor_debug.stages.eager_check import built_case
-
-        with within_the_machine(self.plan.settings):
-            built_case(self.context)
-
-    def _check_eager(self) -> None:
-        """That the model runs at all, on the inputs that were made for it; a baseline run needs no eager mode here."""
-        from inductor_debug.stages.eager_check import check_eager
-
-        if any(getattr(options, "baseline", None) for options in self.plan.stages.values()):
-            return
-
-        self.emit(Progress(PREFLIGHT, "running the model once in eager mode"))
-        check_eager(self.context.case, self.plan.settings)
-
     def _know_device(self) -> None:
         """A device of a vendor's may be known to torch only once the backend was built, as the preflight does."""
         if self.plan.settings.device.partition(":")[0] not in ("cpu", "cuda") and self.plan.remaining:
-            self._checked(self.plan.remaining[0], self._check_backend)
+            self._checked(self.plan.remaining[0], partial(check_backend, self.plan))
 
     def _checked(self, name: str, check: Callable[[], object]) -> None:
         """Call a check. What is no mistake in the configuration is left to the stage, which meets it again."""
@@ -243,7 +238,9 @@ class Worker:
         order = list(self.plan.stages)
         earlier = {before: records[before] for before in order[: order.index(name)] if before in records}
         try:
-            result = stage.run(narrowed(self.context, self._declaration(name), earlier))
+            with self._at_its_turn(name):
+                began = time.perf_counter()
+                result = stage.run(narrowed(self.context, self._declaration(name), earlier))
             self._store(result)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever a stage raises is its result
             mistake = mistake_in(error)

@@ -15,6 +15,7 @@ ClusterName=here
 SlurmctldHost=$host
 SlurmUser=root
 AuthType=auth/munge
+AuthInfo=cred_expire=10
 StateSaveLocation=/var/spool/slurmctld
 SlurmdSpoolDir=/var/spool/slurmd
 SlurmctldPidFile=/run/slurmctld.pid
