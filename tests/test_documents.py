@@ -21,7 +21,7 @@ def choices(group: str) -> set[str]:
     return {name for text in re.findall(r"`([^`]+)`", row) for name in text.split(", ")}
 
 
-@pytest.mark.parametrize("group", ["model", "accel", "experiment"])
+@pytest.mark.parametrize("group", ["model", "accel", "experiment", "cluster"])
 def test_the_readme_lists_the_files_of_a_group(group: str) -> None:
     assert choices(group) == {file.stem for file in (ROOT / "conf" / group).glob("*.yaml")}
 

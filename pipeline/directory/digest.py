@@ -19,24 +19,30 @@ OWN_MODELS = Path(models.__file__).parent
 _LINE = re.compile(r"^(?P<file>.+):(?P<line>\d+)$")
 
 
-def compute_digest(directory: RunDirectory, inputs: Mapping[str, list[str]]) -> tuple[str, dict[str, list[str]]]:
-    """SHA-256 over the canonical columns of stored artifacts, and the inputs that it covers.
+def digest_of(artifacts: Mapping[str, str]) -> str:
+    """The digest of a run, from what :func:`artifact_digests` gave for each of its stages."""
+    text = json.dumps(dict(artifacts), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
 
-    The digest does not depend on the run directory's path, which is replaced wherever it occurs in a value. It does not
-    depend on the folder that a package is in either: see :func:`source_place`.
+
+def artifact_digests(directory: RunDirectory, inputs: Mapping[str, list[str]]) -> dict[str, str]:
+    """SHA-256 of the canonical columns of each stored artifact that is there.
+
+    It does not depend on the run directory's path, which is replaced wherever it occurs in a value. It does not depend
+    on the folder that a package is in either: see :func:`source_place`.
 
     Args:
         inputs: artifact → CSV columns, or JSON keys of each record; empty for the whole artifact.
     """
-    content, used = canonical(directory, inputs)
-    text = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest(), used
+    content, _ = canonical(directory, inputs)
+    texts = {name: json.dumps(found, sort_keys=True, separators=(",", ":")) for name, found in content.items()}
+    return {name: hashlib.sha256(text.encode()).hexdigest() for name, text in texts.items()}
 
 
 def canonical(
     directory: RunDirectory, inputs: Mapping[str, list[str]], own_models: Path = OWN_MODELS
 ) -> tuple[dict[str, Any], dict[str, list[str]]]:
-    """What :func:`compute_digest` covers, by artifact, and the inputs of the artifacts that are there.
+    """What :func:`artifact_digests` covers, by artifact, and the inputs of the artifacts that are there.
 
     Args:
         own_models: the folder of our models in the code that made the run.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from inductor_debug.pipeline.directory.digest import compute_digest
+from inductor_debug.pipeline.directory.digest import digest_of
 from inductor_debug.pipeline.directory.records import (
     Devices,
     FullManifest,
@@ -118,13 +118,13 @@ def build_manifest(
         records: stage name → stored record.
     """
     present = [records[name] for name in stages if name in records]
-    inputs = {name: columns for record in present for name, columns in record.digest.items()}
-    digest, used = compute_digest(directory, inputs)
+    digests = {name: sha256 for record in present for name, sha256 in record.digests.items()}
+    inputs = {name: columns for record in present for name, columns in record.digest.items() if name in digests}
     return FullManifest(
         **vars(described),
         stages=[StageOutcome(record.name, record.status, record.seconds, record.message) for record in present],
-        digest=digest,
-        digest_inputs=used,
+        digest=digest_of(digests),
+        digest_inputs={name: inputs[name] for name in sorted(inputs)},
         files=directory.sha256(),
     )
 

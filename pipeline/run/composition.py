@@ -27,6 +27,7 @@ from inductor_debug.pipeline.config.hydra_errors import translate
 from inductor_debug.pipeline.config.schema import register
 from inductor_debug.pipeline.config.yaml_source import limit_yaml
 from inductor_debug.pipeline.directory.names import LOG
+from inductor_debug.pipeline.run.composed_once import ComposedOnce
 from inductor_debug.pipeline.run.restoring import Expected, recorded
 from inductor_debug.stages.backends.plugins import conf_folders
 from inductor_debug.stages.file_names import shortened
@@ -108,7 +109,8 @@ def hydra_session(args: argparse.Namespace, refuse: bool = False) -> Iterator[Se
     started = datetime.datetime.now()
     try:
         limit_yaml()
-        hydra = Hydra.create_main_hydra2("inductor-debug", search_path)
+        hydra = Hydra("inductor-debug", ComposedOnce(config_search_path=search_path))
+        GlobalHydra.instance().initialize(hydra)
         # one moment for the whole command: each composition names the same directories
         OmegaConf.register_new_resolver("now", started.strftime, use_cache=True, replace=True)
         expected = None if stored is None else _expected(stored, args.overrides, refuse)

@@ -27,6 +27,7 @@ from inductor_debug.models.torch_text import is_about_dtype
 from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.cache.turns import Machine
 from inductor_debug.pipeline.config.imports import arrange_path
+from inductor_debug.pipeline.directory.digest import artifact_digests
 from inductor_debug.pipeline.directory.met import told_of, with_met
 from inductor_debug.pipeline.directory.names import MANIFEST, SUMMARY
 from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space, run_id
@@ -325,6 +326,7 @@ class Worker:
             message=message,
             summary=summary,
             digest=result.digest,
+            digests=artifact_digests(self.directory, result.digest),
             artifacts=sorted(result.artifacts),
             mistake=None if mistake is None else str(mistake),
             cause=cause,

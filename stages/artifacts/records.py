@@ -56,6 +56,7 @@ class StageRecord:
         status, message: of its result. seconds: wall clock.
         summary: part of summary.json → what it has to add there.
         digest: artifact → its columns or keys that must repeat; empty for all.
+        digests: artifact → SHA-256 of these, wherever the run lies.
         artifacts: relative paths.
         mistake: one in the configuration that only running could tell.
         cause: what ended it where it came to no result: ``error TYPE…`` (of the exception, then of what it wraps),
@@ -72,6 +73,7 @@ class StageRecord:
     message: str
     summary: dict[str, Any] = field(default_factory=dict)
     digest: dict[str, list[str]] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
     artifacts: list[str] = field(default_factory=list)
     mistake: str | None = None
     cause: str = ""

@@ -10,7 +10,11 @@ from pathlib import Path
 MODELS = Path(__file__).resolve().parents[1] / "end_to_end"
 WORDS = ("model=custom", "model.build._target_=small_models.perceptron", "backend=aot_eager", "accel=warn16",
          "--multirun")  # fmt: skip
-DIFFER = re.compile(r"id|dir|override\.(cluster|hydra\..*|runner\.cache_dir)|seconds|.*_ms|.*peak_memory_bytes|error")
+DIFFER = re.compile(
+    r"id|dir|override\.(cluster|hydra\..*|runner\.cache_dir)|seconds|started|cached|.*_ms|.*peak_memory_bytes|error"
+)
+    r"id|dir|override\.(cluster|hydra\..*|runner\.cache_dir)|seconds|started|cached|.*_ms|.*peak_memory_bytes|error"
+)
 
 
 def start(folder: Path, *words: str) -> "subprocess.Popen[bytes]":

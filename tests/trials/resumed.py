@@ -29,7 +29,7 @@ WORDS = (
     "model=custom", "model.build._target_=small_models.perceptron", "backend=aot_eager", "accel=warn16",
     "stages=[capture,constrain,kerneldiff,report]", "--multirun", "accel.alignment=8,16,32,64",
 )  # fmt: skip
-DIFFER = re.compile(r"id|dir|override\.runner\.cache_dir|seconds|.*_ms|.*peak_memory_bytes|error")
+DIFFER = re.compile(r"id|dir|override\.runner\.cache_dir|seconds|started|cached|.*_ms|.*peak_memory_bytes|error")
 END_S = 600.0
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inductor_debug.pipeline.directory.digest import OWN_MODELS, canonical, compute_digest, source_place
+from inductor_debug.pipeline.directory.digest import OWN_MODELS, artifact_digests, canonical, source_place
 from inductor_debug.pipeline.directory.rundir import RunDirectory
 
 INPUTS = {"v.csv": ["node", "source"], "g.json": ["name", "source"]}
@@ -31,18 +31,18 @@ def packages(tmp_path: Path) -> list[str]:
 
 
 def test_where_a_package_is_does_not_matter_and_its_lines_do(tmp_path: Path, packages: list[str]) -> None:
-    one, two = (compute_digest(stored(tmp_path / f"run{i}", file, 7), INPUTS) for i, file in enumerate(packages))
+    one, two = (artifact_digests(stored(tmp_path / f"run{i}", file, 7), INPUTS) for i, file in enumerate(packages))
     assert one == two and source_place(packages[0], 7) == ("vision/nets/net.py", 7)
-    assert compute_digest(stored(tmp_path / "other", packages[0], 8), INPUTS)[0] != one[0]
+    assert artifact_digests(stored(tmp_path / "other", packages[0], 8), INPUTS) != one
 
 
 def test_lines_of_our_own_models_do_not_matter_and_those_of_the_user_s_models_do(tmp_path: Path) -> None:
     own = [stored(tmp_path / f"own{line}", str(OWN_MODELS / "bert.py"), line) for line in (10, 20)]
-    assert compute_digest(own[0], INPUTS) == compute_digest(own[1], INPUTS)
+    assert artifact_digests(own[0], INPUTS) == artifact_digests(own[1], INPUTS)
     assert canonical(own[0], INPUTS)[0]["v.csv"][0] == [["node", "add"], ["source", "models/bert.py"]]
     theirs = tmp_path / "repository" / "models"
     mine = stored(tmp_path / "mine", str(theirs / "bert.py"), 10)
-    assert compute_digest(mine, INPUTS) != compute_digest(own[0], INPUTS)
+    assert artifact_digests(mine, INPUTS) != artifact_digests(own[0], INPUTS)
     assert canonical(mine, INPUTS, theirs) == canonical(own[0], INPUTS)
 
 

@@ -9,7 +9,7 @@ import pytest
 from runner_support import execute
 
 from inductor_debug.pipeline.directory import rundir as rundir_module
-from inductor_debug.pipeline.directory.digest import compute_digest
+from inductor_debug.pipeline.directory.digest import artifact_digests, digest_of
 from inductor_debug.pipeline.directory.manifest import environment_that_matters
 from inductor_debug.pipeline.directory.rundir import RunDirectory
 from inductor_debug.pipeline.directory.summary import build_summary
@@ -54,7 +54,7 @@ def digest(path: Path, csv_text: str, record: object, columns: dict[str, list[st
     directory = RunDirectory(path)
     directory.store("t.csv", csv_text)
     directory.store("g.json", record)
-    return compute_digest(directory, columns)[0]
+    return digest_of(artifact_digests(directory, columns))
 
 
 def test_the_digest_covers_the_named_columns_and_not_the_place_or_the_time(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ def test_the_digest_covers_the_named_columns_and_not_the_place_or_the_time(tmp_p
     assert digest(tmp_path / "three", "a,seconds\n2,5\n", record, columns) != base
     assert digest(tmp_path / "four", "a,seconds\n1,5\n", changed, columns) != base
     assert digest(tmp_path / "five", "a,seconds\n1,5\n1,5\n", record, columns) != base
-    assert compute_digest(RunDirectory(tmp_path / "one"), columns)[1] == {"g.json": ["name"], "t.csv": ["a"]}
+    assert artifact_digests(RunDirectory(tmp_path / "one"), columns).keys() == {"g.json", "t.csv"}
 
 
 @pytest.mark.usefixtures("stages_on_path")

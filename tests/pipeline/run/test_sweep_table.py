@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,7 +61,7 @@ def job(folder: Path, **changed: Any) -> Path:
         "stages": [{"name": "constrain", "status": "passed", "seconds": 1.0, "cached": changed.get("cached", False),
                     "message": ""}],
         "violations": {"total": changed["total"], "by_rule": {"alignment": changed["total"]}},
-        "numerics": {"verdict": "exact", "max_abs": changed.get("max_abs", 0.0)},
+        "numerics": {"verdict": changed.get("numerics", "exact"), "max_abs": changed.get("max_abs", 0.0)},
         "repros": changed.get("repros", []),
     }  # fmt: skip
     (folder / "summary.json").write_text(json.dumps(summary))
@@ -73,14 +74,15 @@ def sweeps(tmp_path: Path) -> Path:
     failure = {"path": "repros/a.py", "failure_class": "defect", "failure": "defect", "fingerprint": "abc123"}
     one = [job(tmp_path / "one" / str(value), overrides=[f"accel.alignment={value}"], total=value,
                repros=[failure] if value == 16 else []) for value in (8, 16)]  # fmt: skip
-    two = [job(tmp_path / "two" / name, overrides=[f"dtype={name}"], total=0, max_abs="inf", cached=True)
-           for name in ("float16", "bfloat16")]  # fmt: skip
+    same = {"total": 0, "max_abs": "inf", "cached": True}
+    two = [job(tmp_path / "two" / name, overrides=[f"dtype={name}"], numerics=verdict, **same)
+           for name, verdict in (("float16", "exact"), ("bfloat16", "defect"))]  # fmt: skip
     table = write_sweep_table(tmp_path / "one", one)
     assert table.told == [
         "accel.alignment 8 → 16: violations 8 → 16, violations.alignment 8 → 16, 1 new failure (abc123)",
         "failure abc123 (defect) in 1 of 2 runs",
     ]
-    assert write_sweep_table(tmp_path / "two", two).told == []
+    assert write_sweep_table(tmp_path / "two", two).told == ["dtype float16 → bfloat16: numerics exact → defect"]
     return tmp_path
 
 
@@ -95,6 +97,16 @@ def test_both_tables_hold_the_same(sweeps: Path) -> None:
     assert {change["column"] for change in stored[1]["changed"]} == {"violations", "violations.alignment", "failures"}
     assert set(stored[0]) == {"sweep", *rows[0]}
     assert stored[0]["sweep"] == f"{sweeps.name}/one"
+
+
+def test_the_documented_queries_answer(sweeps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (Path(__file__).parents[3] / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    (sweeps / "outputs").symlink_to(sweeps)
+    monkeypatch.chdir(sweeps)
+    (written,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)
+    failures, verdicts = (duckdb.sql(query).fetchall() for query in written.strip().split("\n\n"))
+    assert failures == [("abc123", "defect", 1, 1)]
+    assert [found[1:] for found in verdicts] == [("bert", "dtype", "float16", "bfloat16", "exact", "defect")]
 
 
 def test_many_sweeps_are_one_table(sweeps: Path) -> None:

@@ -1,0 +1,47 @@
+"""Sweeps under Hydra's launchers: the table is the basic launcher's, and what would not be true is refused."""
+
+import csv
+from pathlib import Path
+
+import pytest
+from command_line import command
+
+WORDS = ("model=custom", "model.build._target_=small_models.perceptron", "backend=aot_eager", "accel=warn16",
+         "stages=[capture,constrain,benchmark,report]", "--multirun", "accel.alignment=8,16,32")  # fmt: skip
+DIFFER = ("seconds", "started", "cached", "id", "override.cluster", "error")
+
+
+def table(folder: Path) -> list[dict[str, str]]:
+    with (folder / "sweep.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def compared(row: dict[str, str]) -> dict[str, str]:
+    times = ("_ms", "_s", "_bytes", "speedup", "established")
+    return {key: value for key, value in row.items() if key not in DIFFER and not key.endswith(times)}
+
+
+def test_jobs_that_run_at_the_same_time_share_what_they_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
+    parallel = command(*WORDS, "cluster=joblib", "hydra.launcher.n_jobs=3", "hydra.sweep.dir=parallel", cwd=tmp_path)
+    assert parallel.returncode == 0, parallel.stdout + parallel.stderr
+    rows = table(tmp_path / "parallel")
+    assert sorted(row["cached"] for row in rows) == ["", "capture benchmark", "capture benchmark"]
+    basic = command(*WORDS, "cluster=basic", "hydra.sweep.dir=basic", cwd=tmp_path)
+    assert basic.returncode == 0, basic.stdout + basic.stderr
+    assert list(map(compared, rows)) == list(map(compared, table(tmp_path / "basic")))
+    again = command(*WORDS, "cluster=basic", "hydra.sweep.dir=parallel", cwd=tmp_path)
+    assert (again.stdout + again.stderr).count("it stands") == 3  # of the sweep that another launcher ran
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("cluster=joblib",), "two jobs would share it; valid: cluster=basic, or cluster=slurm"),
+        (("cluster=nope",), "cluster: got 'nope' (in cluster=nope); valid: basic, joblib, ray, slurm"),
+    ],
+)
+def test_what_would_share_an_accelerator_is_refused(tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    done = command(*WORDS, *words, "device=cuda", cwd=tmp_path)
+    assert done.returncode == 2 and told in done.stderr
+    assert not (tmp_path / "outputs").exists()
