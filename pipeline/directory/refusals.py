@@ -60,6 +60,14 @@ class DirectoryRefused(RunDirectoryError):
 
 
 def holds_another(path: Path, what: str, key: str, known: str | None) -> DirectoryRefused:
+    """The error for a directory that holds something of another configuration.
+
+    Args:
+        path: the directory.
+        what: ``run`` or ``sweep``.
+        key: of the configuration, that names the directory.
+        known: fingerprint of what is there; None where it can't be established.
+    """
     stored = "its configuration, .hydra/config.yaml," if what == "run" else "the configurations of its jobs"
     unknown = f"a configuration that can't be established ({stored} can't be read, or is of another version)"
     other = unknown if known is None else "another configuration"
@@ -70,6 +78,7 @@ def holds_another(path: Path, what: str, key: str, known: str | None) -> Directo
 
 
 def in_use(path: Path, holder: Owner | None, key: str) -> DirectoryRefused:
+    """The error for a directory that another command writes into."""
     if holder is None:
         told = "another command, which has just started"
     elif holder.ended():

@@ -13,8 +13,6 @@ WORDS = ("model=custom", "model.build._target_=small_models.perceptron", "backen
 DIFFER = re.compile(
     r"id|dir|override\.(cluster|hydra\..*|runner\.cache_dir)|seconds|started|cached|.*_ms|.*peak_memory_bytes|error"
 )
-    r"id|dir|override\.(cluster|hydra\..*|runner\.cache_dir)|seconds|started|cached|.*_ms|.*peak_memory_bytes|error"
-)
 
 
 def start(folder: Path, *words: str) -> "subprocess.Popen[bytes]":

@@ -78,7 +78,7 @@ def write_sweep_table(
     write_atomically(sweep_dir / DATA, _parquet(rows, changes, columns, run_id(sweep_dir.absolute())))
     path = sweep_dir / TABLE
     write_atomically(path, buffer.getvalue().encode())
-    return SweepTable(path, [*_few(sentences), *_failures(rows)])
+    return SweepTable(path, [*_few(changes), *_failures(rows)])
 
 
 def _parquet(rows: Sequence[Row], changes: Sequence[Sequence[Change]], columns: Sequence[str], sweep: str) -> bytes:
@@ -134,9 +134,9 @@ def _value(kind: "pyarrow.DataType", value: Any) -> Any:
     return value if pyarrow.types.is_boolean(kind) else str(value)
 
 
-def _few(sentences: Sequence[Sequence[str]]) -> Iterator[str]:
+def _few(changes: Sequence[Sequence[Change]]) -> Iterator[str]:
     """What changed, in as many sentences as a person reads."""
-    changed = [sentence for found in sentences for sentence in found if not sentence.endswith(": nothing")]
+    changed = [sentence for found in changes for sentence in told([change for change in found if change.column])]
     yield from changed[:_SHOWN]
     if len(changed) > _SHOWN:
         yield f"… and {counted(len(changed) - _SHOWN, 'more step')} in which something changed, in {TABLE}"
