@@ -2,13 +2,13 @@
 
 import contextlib
 import signal
-import subprocess
+from typing import IO
 
 
-def send(process: "subprocess.Popen[bytes]", content: bytes) -> None:
+def send(stdin: IO[bytes] | None, content: bytes) -> None:
     """Write all of a process's standard input and close it; one that died at once is noticed by its exit."""
-    assert process.stdin is not None
-    with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
+    assert stdin is not None
+    with contextlib.suppress(BrokenPipeError), stdin as pipe:
         pipe.write(content)
 
 

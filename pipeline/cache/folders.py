@@ -4,8 +4,6 @@ import os
 from pathlib import Path
 from typing import Any
 
-from inductor_debug.pipeline.directory.folders import made
-
 VARIABLES = {
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "TRITON_CACHE_DIR": "triton",
@@ -22,17 +20,13 @@ def shared_cache(given: str | None) -> Path:
     return Path(given or Path(base) / "inductor-debug").expanduser().absolute()
 
 
-def results_kept(options: Any, again: bool) -> str | None:
-    """The folder below which stages' results are kept; None where they are not.
+def results_kept(options: Any, again: bool) -> Path | None:
+    """The folder below which stages' results are kept, which may not be there yet; None where they are not kept.
 
     Args:
         options: ``runner`` of the configuration.
         again: whether a stored run is made again, which is to show whether it comes out the same.
-
-    Raises:
-        UserError: the folder that the configuration names can't be written.
     """
     if again or options.cache is False or options.isolation != "process":
         return None
-    folder = shared_cache(options.cache_dir)
-    return str(folder if options.cache_dir is None else made(folder, "runner.cache_dir"))
+    return shared_cache(options.cache_dir)

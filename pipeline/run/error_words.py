@@ -1,7 +1,9 @@
 """What a stage's record and message say of an exception."""
 
 from inductor_debug.models.errors import is_out_of_memory, root_cause, wrapped
-from inductor_debug.pipeline.directory.rundir import is_no_space
+from inductor_debug.models.torch_text import is_about_dtype
+from inductor_debug.models.units import format_bytes
+from inductor_debug.pipeline.directory.rundir import FULL, is_no_space
 from inductor_debug.stages.formatting import in_one_line
 
 
@@ -25,3 +27,18 @@ def headline(error: BaseException) -> str:
     if cause is error:
         return in_one_line(error, 2)
     return f"{in_one_line(cause, 2)} (within {in_one_line(error).removesuffix(':')})"
+
+
+def message_of(error: BaseException, limit: int | None, cast: str) -> str:
+    """A crashed stage's message.
+
+    Args:
+        limit: bytes that the worker may have, or None.
+        cast: what the run did to the model's dtype, for an error about dtypes.
+    """
+    if is_out_of_memory(error):
+        told = f"runner.memory_limit is {format_bytes(limit)}" if limit else "no runner.memory_limit is set"
+        return f"ran out of memory ({told}): {headline(error)}"
+    if is_no_space(error):
+        return f"{FULL}: {headline(error)}"
+    return f"{headline(error)}; {cast}" if cast and is_about_dtype(str(error)) else headline(error)

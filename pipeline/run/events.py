@@ -86,7 +86,9 @@ class Full:
 
 @dataclass(frozen=True)
 class Done:
-    """No stage remains."""
+    """No stage remains; ``torch`` where one needed it."""
+
+    torch: bool = False
 
 
 Event = Checked | Rejected | Started | Progress | Waiting | Finished | Warned | Compiled | Found | Full | Done

@@ -17,6 +17,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Callable
 
 _CHUNK = 1 << 16
 _TAIL = 4 << 20
@@ -95,8 +96,13 @@ class Guard:
         self.stopped = False
         self.output = -1
 
-    def start(self, command: list[str], events: int) -> None:
-        """Start the worker: it ends with this process, from its first instruction on."""
+    def start(self, begin: Callable[[], None], events: int) -> None:
+        """Start the worker: it ends with this process, from its first instruction on.
+
+        Args:
+            begin: called in the worker's process, becomes the worker.
+            events: descriptor on which it tells its parent.
+        """
         guard = os.getpid()
         libc = ctypes.CDLL(None) if sys.platform.startswith("linux") else None
         if libc is not None:
@@ -111,12 +117,12 @@ class Guard:
             if libc is not None:
                 libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
             if os.getppid() == guard:  # else it has ended before it could be asked for
-                for number in (signal.SIGPIPE, signal.SIGXFSZ):
-                    signal.signal(number, signal.SIG_DFL)
+                os.close(self.output)
                 os.dup2(writing, 1)
                 os.dup2(writing, 2)
+                os.close(writing)
                 os.set_inheritable(events, True)
-                os.execv(command[0], command)
+                begin()
         finally:
             os._exit(127)
 
@@ -219,12 +225,20 @@ def end_like(status: int | None) -> None:
     os._exit(128 + number)
 
 
+def execute(command: list[str]) -> None:
+    """Become another program, with the signals that it expects."""
+    for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    os.execv(command[0], command)
+
+
 def main(arguments: list[str]) -> None:
     lifeline, lock, events, limit = (int(argument) for argument in arguments[:4])
     for held in (lifeline, lock):
         os.set_inheritable(held, False)
+    signal.signal(signal.SIGUSR2, signal.SIG_IGN)  # SLURM sends it to all processes of a job before its time is over
     guard = Guard(lifeline, BoundedLog(1, None if limit < 0 else limit))
-    guard.start(arguments[4:], events)
+    guard.start(lambda: execute(arguments[4:]), events)
     os.close(0)
     guard.watch()
     end_like(guard.status)

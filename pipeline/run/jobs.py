@@ -28,6 +28,7 @@ from inductor_debug.pipeline.directory.refusals import unwritable
 from inductor_debug.pipeline.run.clusters import check_launcher
 from inductor_debug.pipeline.run.composition import Session
 from inductor_debug.pipeline.run.error_words import headline
+from inductor_debug.pipeline.run.forking import close_fork_server
 from inductor_debug.pipeline.run.interruption import resumed_by
 from inductor_debug.pipeline.run.job import run_job
 from inductor_debug.pipeline.run.origin import Origin
@@ -111,7 +112,10 @@ def sweep(session: Session) -> int:
     session.overrides.append(f"hydra.sweep.dir={_quoted(str(directory.absolute()))}")  # a launcher may start elsewhere
     with claim_sweep(directory, described, folders, overwrite=overwrite):
         planned_for = {directory.absolute() / name: known for name, known in zip(folders, described, strict=False)}
-        return _run_sweep(session, directory.absolute(), planned_for)
+        try:
+            return _run_sweep(session, directory.absolute(), planned_for)
+        finally:
+            close_fork_server()
 
 
 def _job_folder(composed: Any, number: int) -> str:

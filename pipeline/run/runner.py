@@ -26,6 +26,7 @@ from inductor_debug.pipeline.cache.turns import machine_folder
 from inductor_debug.pipeline.config.fingerprint import fingerprint
 from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.directory import manifest, summary
+from inductor_debug.pipeline.directory.folders import made
 from inductor_debug.pipeline.directory.names import CONFIGURATION_ERROR, MANIFEST, SUMMARY
 from inductor_debug.pipeline.directory.ownership import claim_run
 from inductor_debug.pipeline.directory.records import TorchFound
@@ -34,10 +35,11 @@ from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirector
 from inductor_debug.pipeline.run import compiled_by
 from inductor_debug.pipeline.run.environment import for_reproduction, make_caches, worker_environment
 from inductor_debug.pipeline.run.events import PREFLIGHT, Event, Found
+from inductor_debug.pipeline.run.forking import fork_server
 from inductor_debug.pipeline.run.interruption import Interruption, resumed_by
 from inductor_debug.pipeline.run.plan import Plan, batch_of, execution_order, settings_of
 from inductor_debug.pipeline.run.restoring import Expected
-from inductor_debug.pipeline.run.session import WorkerSession, log_event
+from inductor_debug.pipeline.run.session import MARKER, WorkerSession, log_event
 from inductor_debug.pipeline.run.standing import Standing
 from inductor_debug.stages.artifacts.records import Run, StageRecord
 from inductor_debug.stages.backends.plugins import adding_distributions
@@ -83,7 +85,7 @@ def run(
     """
     known = tuple(stage_classes or ())
     kept = results_kept(config.runner, expected is not None)
-    stands = None if kept is None or known else Standing(config, Path(kept), in_sweep=keep_rejected)
+    stands = None if kept is None or known else Standing(config, kept, in_sweep=keep_rejected)
     claim = claim_run(directory, fingerprint(config), overwrite=config.runner.overwrite, stages=known, stands=stands)
     if claim.stands and stands is not None:
         with claim:
@@ -175,7 +177,9 @@ class Runner:
         caches = shared_cache(self.options.cache_dir) if self.options.compiler_cache else rundir.make_cache()
         self.environment = worker_environment(make_caches(caches))
         self.reproduction = for_reproduction(settings, self.environment)
-        machine = machine_folder()
+        machine, kept = machine_folder(), results_kept(self.options, expected is not None)
+        if kept is not None and self.options.cache_dir is not None:  # the user's default cache may be out of reach
+            made(kept, "runner.cache_dir")
         self.plan = Plan(
             directory=str(rundir.path),
             settings=settings,
@@ -201,7 +205,7 @@ class Runner:
             reproduction=list(self.reproduction),
             began=began,
             expected=expected,
-            cache=results_kept(self.options, expected is not None),
+            cache=None if kept is None else str(kept),
             own_results=self.options.cache is None and not in_sweep,
             in_sweep=in_sweep,
             machine=None if machine is None else str(machine),
@@ -284,11 +288,14 @@ class Runner:
             self.described = dataclasses.replace(self.described, devices=devices)
 
     def _run_worker(self, environment: Mapping[str, str]) -> None:
-        session = WorkerSession(self.plan, environment, self.rundir, self.options.timeout_s)
+        server = fork_server(environment, [*self.plan.reproduction, MARKER]) if self.plan.in_sweep else None
+        session = WorkerSession(self.plan, environment, self.rundir, self.options.timeout_s, server)
         try:
             session.serve(self.interruption.check)
         finally:
             session.close()
+        if server is not None:
+            server.needed_torch += session.needed_torch
         self._note_devices(session.devices)
         self.plan.compiled_by = session.compiled_by or self.plan.compiled_by
         if session.rejected is not None:

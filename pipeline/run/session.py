@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from inductor_debug.models.units import format_bytes
@@ -34,6 +34,7 @@ from inductor_debug.pipeline.run.events import (
     Waiting,
     Warned,
 )
+from inductor_debug.pipeline.run.forking import Forked, ForkServer
 from inductor_debug.pipeline.run.plan import Plan
 from inductor_debug.pipeline.run.watch import Watch, describe_death
 from inductor_debug.stages.artifacts.compiled_by import CompiledBy
@@ -58,6 +59,7 @@ class WorkerSession:
         environment: its environment variables, but for a marker.
         rundir: where its records and its log go.
         timeout_s: seconds that a stage may take.
+        server: what the worker is forked from; None starts a new Python.
 
     Attributes:
         stage: the stage that runs, or "preflight", or "" between stages.
@@ -67,9 +69,17 @@ class WorkerSession:
         devices: what torch found.
         compiled_by: what the worker told of it, or None.
         full: why a stage's record could not be stored.
+        needed_torch: whether it was told at the end that a stage needed torch.
     """
 
-    def __init__(self, plan: Plan, environment: Mapping[str, str], rundir: RunDirectory, timeout_s: float) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        environment: Mapping[str, str],
+        rundir: RunDirectory,
+        timeout_s: float,
+        server: ForkServer | None = None,
+    ) -> None:
         self.timeout_s = timeout_s
         self.memory_limit = plan.memory_limit
         self.stage = PREFLIGHT
@@ -80,6 +90,7 @@ class WorkerSession:
         self.devices: TorchFound | None = None
         self.compiled_by: CompiledBy | None = None
         self.done = False
+        self.needed_torch = False
         self.full: str | None = None
         self._token = secrets.token_hex(8)
         self._buffer = b""
@@ -89,24 +100,16 @@ class WorkerSession:
             self._events, writing = _pipe(opened)
             reading, lifeline = _pipe(opened)
             os.set_blocking(self._events, False)
-            lock = -1 if rundir.lock is None else rundir.lock
-            limit = -1 if plan.log_limit is None else plan.log_limit
-            guard = [sys.executable, "-I", "-S", _GUARD, *map(str, (reading, lock, writing, limit))]
             with rundir.log.open("ab") as log:
-                self.process = subprocess.Popen(
-                    [*guard, sys.executable, "-P", "-m", "inductor_debug.pipeline.run.worker", str(writing)],
-                    stdin=subprocess.PIPE,
-                    stdout=log,
-                    stderr=subprocess.STDOUT,
-                    env=environment,
-                    pass_fds=[reading, writing, *([lock] if lock >= 0 else [])],
-                    start_new_session=True,
-                )
+                held = [] if rundir.lock is None else [rundir.lock]
+                files = [reading, writing, log.fileno(), *held]
+                forked = None if server is None else server.fork(environment, files, plan.log_limit)
+                self.process: Forked | subprocess.Popen[bytes] = forked or _started(environment, files, plan.log_limit)
             opened.pop_all()  # from here on the pipes are closed one by one
         os.close(writing)
         os.close(reading)
         self.watch = Watch(self.process, lifeline, plan.memory_limit, (MARKER, self._token))
-        send(self.process, json.dumps(plan.to_json() | {"token": self._token}).encode())
+        send(self.process.stdin, json.dumps(plan.to_json() | {"token": self._token}).encode())
 
     def serve(self, check: Callable[[], None]) -> None:
         """Handle the worker's events until it ends, by itself or by our hand.
@@ -141,7 +144,7 @@ class WorkerSession:
 
     def _note_exit(self) -> None:
         if not self._over:
-            code = self.process.returncode
+            code = self.process.wait()
             death = describe_death(code, memory_limit=self.memory_limit, peak=self.watch.peak)
             outside = code >= 0 or -code == signal.SIGKILL
             self.ending = (summary.CRASHED, death, "" if outside else f"signal {-code}")
@@ -220,6 +223,7 @@ class WorkerSession:
                 self.full = event.message
             case Done():
                 self.done = True
+                self.needed_torch = event.torch
 
 
 def log_event(event: Event) -> None:
@@ -237,6 +241,22 @@ def log_event(event: Event) -> None:
             level = logging.ERROR if event.status in (summary.CRASHED, summary.FAILED) else logging.INFO
             colon = ": " if event.message else ""
             logger.log(level, "%s %s in %.1f s%s%s", event.stage, event.status, event.seconds, colon, event.message)
+
+
+def _started(environment: Mapping[str, str], files: Sequence[int], limit: int | None) -> "subprocess.Popen[bytes]":
+    """A worker in a new Python, behind its guard; arguments as of :meth:`ForkServer.fork`."""
+    lifeline, events, log, *lock = files
+    numbers = (lifeline, lock[0] if lock else -1, events, -1 if limit is None else limit)
+    guard = [sys.executable, "-I", "-S", _GUARD, *map(str, numbers)]
+    return subprocess.Popen(
+        [*guard, sys.executable, "-P", "-m", "inductor_debug.pipeline.run.worker", str(events)],
+        stdin=subprocess.PIPE,
+        stdout=log,
+        stderr=subprocess.STDOUT,
+        env=environment,
+        pass_fds=[lifeline, events, *lock],
+        start_new_session=True,
+    )
 
 
 def _pipe(opened: contextlib.ExitStack) -> tuple[int, int]:

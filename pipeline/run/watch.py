@@ -9,6 +9,7 @@ import time
 import psutil
 
 from inductor_debug.models.units import format_bytes
+from inductor_debug.pipeline.run.forking import Forked
 from inductor_debug.stages.child_processes import signal_name
 
 _GUARD_S = 20.0
@@ -27,7 +28,7 @@ class Watch:
 
     def __init__(
         self,
-        process: "subprocess.Popen[bytes]",
+        process: "subprocess.Popen[bytes] | Forked",
         lifeline: int,
         memory_limit: int | None = None,
         marker: tuple[str, str] = ("", ""),
@@ -37,7 +38,9 @@ class Watch:
         self._lifeline: int | None = lifeline
         self.memory_limit = memory_limit
         self.peak = 0
-        self._root = psutil.Process(process.pid)
+        self._root: psutil.Process | None = None
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may have ended at once
+            self._root = psutil.Process(process.pid)
         self._seen: set[psutil.Process] = set()
 
     def over_limit(self) -> int | None:
@@ -84,6 +87,8 @@ class Watch:
                     process.kill()
 
     def _sum(self, kind: str) -> int:
+        if self._root is None:
+            return 0
         with contextlib.suppress(psutil.NoSuchProcess):
             self._seen.update(self._root.children(recursive=True))
         total = 0

@@ -19,21 +19,19 @@ from typing import TYPE_CHECKING, Any
 from inductor_debug.models.errors import (
     ConfigurationError,
     UserError,
-    is_out_of_memory,
     mistake_in,
 )
 from inductor_debug.models.shapes import reader
-from inductor_debug.models.torch_text import is_about_dtype
-from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.cache.turns import Machine
 from inductor_debug.pipeline.config.imports import arrange_path
 from inductor_debug.pipeline.directory.digest import artifact_digests
 from inductor_debug.pipeline.directory.met import told_of, with_met
 from inductor_debug.pipeline.directory.names import MANIFEST, SUMMARY
+from inductor_debug.pipeline.directory.records import TorchFound
 from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space, run_id
 from inductor_debug.pipeline.directory.summary import CRASHED, FAILED, PASSED, REPROS, SKIPPED, build_summary
 from inductor_debug.pipeline.run import compiled_by
-from inductor_debug.pipeline.run.error_words import cause_of, headline, is_no_resource
+from inductor_debug.pipeline.run.error_words import cause_of, headline, is_no_resource, message_of
 from inductor_debug.pipeline.run.events import (
     PREFLIGHT,
     Checked,
@@ -127,8 +125,16 @@ class Worker:
             if name not in self.directory.stage_records():
                 self._run_stage(name)
                 self.reuse.release(name)
-        self.emit(Found(describe_devices()))
-        self.emit(Done())
+        self.emit(Found(self._devices()))
+        self.emit(Done(self._needs_torch))
+
+    @property
+    def _needs_torch(self) -> bool:
+        return any(stage.uses_torch for stage in self.stages.values())
+
+    def _devices(self) -> TorchFound | None:
+        """What torch found; nothing where it was only there, as in a forked worker."""
+        return describe_devices() if self._needs_torch else None
 
     def _tell_waiting(self, text: str, waits: bool) -> None:
         self.emit(Waiting(text if waits else ""))
@@ -255,7 +261,7 @@ class Worker:
             key = self.reuse.key(name, records)
             record = self._record(name, result.status, time.perf_counter() - began, result.message, result, key=key)
             if result.status in (PASSED, FAILED) and result.repeatable:
-                self.reuse.keep(record, MadeBy(self.plan.compiled_by, describe_devices()))
+                self.reuse.keep(record, MadeBy(self.plan.compiled_by, self._devices()))
 
     def _declaration(self, name: str) -> Declaration | None:
         return None if name in self.plan.stage_classes else declared().get(name)
@@ -273,7 +279,7 @@ class Worker:
         seconds = round(time.perf_counter() - began, 3)
         message = f"{message.removesuffix('.')}; from the cache, of {run_id(Path(entry.run))}"
         self._stored(dataclasses.replace(record, summary=summary, message=message, seconds=seconds))
-        if "torch" not in sys.modules:  # what made it stands for what makes this run
+        if not self._needs_torch:  # what made it stands for what makes this run
             made_by = made_by_of(entry)
             self._tell_compiled_by(made_by.instead_of(self.plan.compiled_by))
             self.emit(Found(made_by.devices))
@@ -355,14 +361,8 @@ class Worker:
 
     def _crash(self, name: str, error: BaseException) -> str:
         logger.error("stage %s raised", name, exc_info=error)
-        if is_out_of_memory(error):
-            limit = self.plan.memory_limit
-            told = f"runner.memory_limit is {format_bytes(limit)}" if limit else "no runner.memory_limit is set"
-            return f"ran out of memory ({told}): {headline(error)}"
-        if is_no_space(error):
-            return f"{FULL}: {headline(error)}"
         cast = getattr(self.context.live.get("case"), "cast", "")
-        return f"{headline(error)}; {cast}" if cast and is_about_dtype(str(error)) else headline(error)
+        return message_of(error, self.plan.memory_limit, cast)
 
     def _show_preliminary_summary(self) -> None:
         """Let the report read the summary and the manifest as they are now; neither is stored before the run ends."""

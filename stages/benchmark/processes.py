@@ -126,7 +126,7 @@ def sample_in_process(
         finally:
             os.close(writing)
         try:
-            send(process, json.dumps(request).encode())
+            send(process.stdin, json.dumps(request).encode())
             for line in results:
                 if line.endswith(b"\n"):  # one that was cut off is of a process that died
                     found.take(LINES.read(line))
