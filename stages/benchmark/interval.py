@@ -53,6 +53,23 @@ def speedup(reference: Sequence[Sequence[float]], test: Sequence[Sequence[float]
     return over_processes([median(first) / median(second) for first, second in zip(reference, test, strict=True)])
 
 
+def of_runs(first: Sequence[float], second: Sequence[float]) -> Interval:
+    """The second over the first, of two runs' figures, one a process: the ratio of their geometric means.
+
+    Nothing pairs the processes of two runs. So the interval is Welch's, of logarithms, with his degrees of freedom
+    rounded down: it holds where one run's processes differ by more than the other's.
+    """
+    sides = [[math.log(value) for value in values] for values in (first, second)]
+    center = fmean(sides[1]) - fmean(sides[0])
+    if min(map(len, sides)) < 2:
+        return Interval(math.exp(center), None, None)
+    parts = [stdev(side) ** 2 / len(side) for side in sides]
+    spread = sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
+    degrees = max(1, int(sum(parts) ** 2 / spread)) if spread > 0 else min(map(len, sides)) - 1
+    half = t_quantile(degrees) * math.sqrt(sum(parts))
+    return Interval(math.exp(center), math.exp(center - half), math.exp(center + half))
+
+
 def t_quantile(degrees: int) -> float:
     """97.5 % quantile of Student's t; above 10 degrees of freedom by the expansion of Abramowitz and Stegun, 26.7.5."""
     if degrees <= len(_QUANTILES):

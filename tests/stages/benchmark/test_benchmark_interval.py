@@ -84,3 +84,27 @@ def test_one_process_has_no_interval():
 @pytest.mark.parametrize(("degrees", "quantile"), [(1, 12.706), (4, 2.776), (10, 2.228), (11, 2.201), (29, 2.045)])
 def test_students_quantiles_are_those_of_the_tables(degrees, quantile):
     assert interval.t_quantile(degrees) == pytest.approx(quantile, abs=3e-3)
+
+
+@pytest.mark.parametrize("ratio", [1.0, 1.2])
+@pytest.mark.parametrize("spreads", [(0.05, 0.05), (0.02, 0.2), (0.0, 0.1)])
+@pytest.mark.parametrize("processes", [(5, 5), (3, 5), (2, 2)])
+def test_the_interval_of_two_runs_covers_the_truth(ratio, spreads, processes):
+    draw, hits = numpy.random.default_rng(7), 0
+    for _ in range(1000):
+        first, second = (numpy.exp(draw.normal(0, spread, count))
+                         for spread, count in zip(spreads, processes, strict=True))  # fmt: skip
+        found = interval.of_runs(first.tolist(), (ratio * second).tolist())
+        hits += found.low <= ratio <= found.high
+    assert hits >= 930
+
+
+def test_a_tenth_more_time_is_told_between_two_runs_of_five_processes():
+    draw = numpy.random.default_rng(1)
+    found = [interval.of_runs(*numpy.exp(draw.normal([[0.0], [math.log(1.1)]], 0.02, (2, 5)))) for _ in range(300)]
+    assert sum(each.low > 1.05 for each in found) >= 240 > 15 >= sum(each.low > 1.1 for each in found)
+
+
+def test_runs_of_which_one_has_a_single_process_have_no_interval():
+    assert interval.of_runs([1.0], [1.0, 1.1]).ends is None
+    assert interval.of_runs([2.0, 2.0], [4.0, 4.0]).ends == [2.0, 2.0]
