@@ -17,7 +17,8 @@ from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.summary import parts_of
 from inductor_debug.pipeline.query import cache_command as kept
 from inductor_debug.pipeline.query import check_command as checks
-from inductor_debug.pipeline.query import comparison, repro_command
+from inductor_debug.pipeline.query import compare_command as compare
+from inductor_debug.pipeline.query import repro_command
 from inductor_debug.pipeline.query.rerun_command import minify_overrides, rerun
 from inductor_debug.pipeline.run import entry
 from inductor_debug.pipeline.run.compiled_by import flat
@@ -263,15 +264,22 @@ def analyze_command(
     return 0
 
 
-@app.command("compare", help="What differs between stored runs: settings, results, kernels, verdicts of tensors.")
+@app.command(
+    "compare",
+    help="What differs between stored runs: settings, results, kernels, verdicts of tensors. Two runs, or two sweeps, "
+    "are a regression gate: exit code 1 where the second is worse than the first beyond noise.",
+)
 def compare_command(
-    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="runs' folders, or a sweep's")],
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="runs' folders, or sweeps'; accepted first")],
+    limits: Annotated[Path | None, typer.Option("--limits", help="a YAML file: how much worse B may be")] = None,
     rows: RowsOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    found = comparison.compare(comparison.runs_of(runs))
-    _print_analysis(found, {}, rows, output)
-    return 0
+    compared = compare.compared(runs, limits)
+    _print_analysis(compared.found, compared.about, rows, output)
+    if compared.reason and output is Format.TABLE:
+        say(compared.reason)
+    return compared.exit_code
 
 
 @app.command(
@@ -296,7 +304,7 @@ def repro_command_(
     return repro_command.answer(asked)
 
 
-def _print_analysis(found: analysis.Analysis, about: dict[str, str], rows: int | None, output: Format) -> None:
+def _print_analysis(found: analysis.Analysis, about: dict[str, Any], rows: int | None, output: Format) -> None:
     """``rows`` of each table: by default all in JSON, :data:`ROWS` for a person; 0 for all."""
     if output is Format.JSON:
         tables = {table.name: [{key: row.get(key) for key in table.columns} for row in table.rows[: rows or None]]

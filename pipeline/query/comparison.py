@@ -43,8 +43,8 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
     about = [{"run": name, "id": run_id(run.folder), "verdict": run.head.verdict}
              for name, run in zip(names, runs, strict=True)]  # fmt: skip
     parts: dict[str, Callable[[StoredRun], Mapping[str, Any]]] = {
-        "compiled_by": _compiled_by,
-        "settings": _settings, "results": _results, "kernels": _kernels, "outputs": _outputs}  # fmt: skip
+        "compiled_by": _compiled_by, "settings": lambda run: settings_of(run.folder),
+        "results": _results, "kernels": _kernels, "outputs": _outputs}  # fmt: skip
     tables = [Table("runs", ("run", "id", "verdict"), about)]
     for part, read in parts.items():
         rows = differing([read(run) for run in runs], names)
@@ -72,9 +72,10 @@ def _compiled_by(run: StoredRun) -> dict[str, Any]:
     return dict(flat(jsonable(run.head.compiled_by))) if run.head.compiled_by is not None else {}
 
 
-def _settings(run: StoredRun) -> dict[str, Any]:
+def settings_of(folder: Path) -> dict[str, Any]:
+    """A run's settings by dotted key, without Hydra's and the runner's own; its interpolations are text."""
     try:
-        config = StoredFolder(run.folder).read_yaml(store.HYDRA, dict[str, Any])
+        config = StoredFolder(folder).read_yaml(store.HYDRA, dict[str, Any])
     except FileNotFoundError:  # a run of this package's own runner, without Hydra
         return {}
     return {key: value for key, value in _flat(config) if not key.startswith(("hydra.", "runner."))}

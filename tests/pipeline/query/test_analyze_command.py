@@ -273,7 +273,7 @@ def test_what_differs_between_two_runs_is_told_and_nothing_else(run: Path, capsy
         "kerneldiff/outputs.csv": table(["kind", "path", "verdict"], ["output", "y", "defect"]),
     })  # fmt: skip
     write(older, {"kerneldiff/outputs.csv": table(["kind", "path", "verdict"], ["output", "y", "exact"])})
-    assert cli.main(["compare", str(older), str(run), "--format", "json"]) == 0
+    assert cli.main(["compare", str(older), str(run), "--format", "json"]) == 1  # the tensor is wrong now
     found = json.loads(capsys.readouterr().out)["tables"]
     assert found["settings"] == [{"settings": "backend.inductor.pattern_matcher", "1": True, "2": False}]
     assert {row["results"]: (row["1"], row["2"]) for row in found["results"]} == {

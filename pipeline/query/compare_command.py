@@ -1,0 +1,64 @@
+"""``inductor-debug compare``: what differs between stored runs, and whether the second of two is worse."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.models.errors import UserError
+from inductor_debug.pipeline.directory import store
+from inductor_debug.pipeline.query import comparison
+from inductor_debug.pipeline.query.gate.gate import gate_of
+from inductor_debug.pipeline.query.gate.limits import OPTION, Limits, read_limits
+from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.stored_run import Analysis
+
+HEAD = ("runs", "compiled_by", "settings")
+"""Tables that come before what got worse: what a reader has to know of the two sides."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What ``compare`` found.
+
+    Attributes:
+        found: sentences and tables.
+        about: of the gate, for JSON: exit code, reason and limits; empty where nothing was judged.
+        reason: why the exit code is what it is; empty where nothing was judged.
+        exit_code: 1 where B is worse than A.
+    """
+
+    found: Analysis
+    about: dict[str, Any]
+    reason: str
+    exit_code: int
+
+
+def compared(folders: Sequence[Path], limits: Path | None) -> Compared:
+    """Tables of what differs; of two runs, or of two sweeps, also what of the second is worse than of the first.
+
+    Args:
+        folders: of runs and of sweeps, the accepted one first.
+        limits: a file as :func:`~pipeline.query.gate.limits.read_limits` takes it; None for the defaults.
+
+    Raises:
+        UserError: there is nothing to compare, or to apply the limits to, or the limits are not valid.
+    """
+    allowed = Limits() if limits is None else read_limits(limits)
+    located = [store.existing(folder) for folder in folders]
+    gate = gate_of(located, allowed)
+    if gate is None:
+        if limits is not None:
+            raise UserError(
+                f"got {counted(len(folders), 'folder')}, of which none is held to another",
+                key=OPTION,
+                valid="two runs or two sweeps, the accepted one first",
+                hint=f"inductor-debug compare A B {OPTION} {limits}",
+            )
+        return Compared(comparison.compare(comparison.runs_of(folders)), {}, "", 0)
+    plain = comparison.compare(gate.runs)
+    head = [table for table in plain.tables if table.name in HEAD]
+    rest = [table for table in plain.tables if table.name not in HEAD]
+    found = Analysis([*gate.told, *plain.told], [*head, *gate.tables(), *rest])
+    about = {"exit_code": gate.exit_code, "reason": gate.reason, "limits": vars(allowed)}
+    return Compared(found, about, gate.reason, gate.exit_code)

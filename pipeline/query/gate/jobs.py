@@ -1,0 +1,111 @@
+"""The jobs of two sweeps, matched by their settings. Their numbers change with every value that is swept."""
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.pipeline.directory import store
+from inductor_debug.pipeline.directory.folder import StoredFolder
+from inductor_debug.pipeline.directory.names import SUMMARY
+from inductor_debug.pipeline.query import open_run
+from inductor_debug.pipeline.query.comparison import settings_of
+from inductor_debug.stages.stored_run import StoredRun
+
+_OF_RUN = ("model", "dtype", "device", "mode")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run, or a job of a sweep, which may have been killed before it had a result.
+
+    Attributes:
+        folder: its folder.
+    """
+
+    folder: Path
+
+    @cached_property
+    def run(self) -> StoredRun | None:
+        """The stored run; None where it has no result."""
+        return open_run(self.folder) if StoredFolder(self.folder).has(SUMMARY) else None
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """By dotted key; what ``summary.json`` tells of them where no configuration is stored."""
+        found = settings_of(self.folder)
+        if found or self.run is None:
+            return found
+        told = {key: getattr(self.run.head.run, key) for key in _OF_RUN}
+        return {key: value for key, value in told.items() if value is not None}
+
+
+@dataclass(frozen=True)
+class Side:
+    """A run, or a sweep with its jobs."""
+
+    folder: Path
+    jobs: list[Job]
+    is_sweep: bool
+
+    @classmethod
+    def of(cls, folder: Path) -> "Side":
+        """What is in a folder; a folder that holds no run is taken for one, which then says what is wrong."""
+        below = [] if StoredFolder(folder).has(SUMMARY) else store.find_runs(folder)
+        if below in ([], [folder]):
+            return cls(folder, [Job(folder)], False)
+        return cls(folder, [Job(run) for run in below], True)
+
+
+@dataclass(frozen=True)
+class Matched:
+    """Jobs of two sweeps.
+
+    Attributes:
+        keys: the settings that vary within either sweep, by which jobs are matched.
+        pairs: of A and of B. only_a, only_b: jobs that the other one lacks.
+    """
+
+    keys: list[str]
+    pairs: list[tuple[Job, Job]]
+    only_a: list[Job]
+    only_b: list[Job]
+
+    def name(self, job: Job) -> str:
+        """What tells a job from the others of its sweep: ``accel.alignment=16, dtype=float32``."""
+        return ", ".join(f"{key}={_text(job.settings[key])}" for key in self.keys if key in job.settings)
+
+
+def matched(a: Sequence[Job], b: Sequence[Job]) -> Matched:
+    """The jobs of A with those of B that have the same settings, of those that vary within A or within B."""
+    varying = dict.fromkeys([*_varying(a), *_varying(b)])
+    keys = [key for key in varying if not key.startswith(("hydra.", "runner."))]
+    waiting: dict[str, list[Job]] = defaultdict(list)
+    for job in b:
+        waiting[_key(job, keys)].append(job)
+    pairs, only_a = [], []
+    for job in a:
+        same = waiting[_key(job, keys)]
+        if same:
+            pairs.append((job, same.pop(0)))
+        else:
+            only_a.append(job)
+    left = [job for jobs in waiting.values() for job in jobs]
+    return Matched(keys, pairs, only_a, [job for job in b if job in left])
+
+
+def _varying(jobs: Iterable[Job]) -> list[str]:
+    settings: list[Mapping[str, Any]] = [job.settings for job in jobs]
+    keys = dict.fromkeys(key for one in settings for key in one)
+    return [key for key in keys if len({_text(one.get(key)) for one in settings}) > 1]
+
+
+def _key(job: Job, keys: Iterable[str]) -> str:
+    return json.dumps([job.settings.get(key) for key in keys], sort_keys=True)
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

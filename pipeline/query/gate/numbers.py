@@ -1,0 +1,125 @@
+"""Whether the numbers are as right as they were: verdicts, errors in noise floors, and errors of single operations."""
+
+from collections import defaultdict
+from pathlib import PurePosixPath
+
+from inductor_debug.pipeline.query.gate.judgement import Scales, number
+from inductor_debug.pipeline.query.gate.limits import VERDICTS
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
+from inductor_debug.stages.stored_run import StoredRun
+
+UNTESTED = ("not_exercised", "not_established")
+"""Neither says anything of the numbers, so that neither is better."""
+FLOOR = 1.0
+"""An error of one noise floor: below it is noise."""
+WRONG = ("wrong", "slope")
+SEEN = ("right", *WRONG)
+"""States of an operation, as of :class:`~stages.artifacts.localization.NodeRow`."""
+Operation = tuple[str, str, str, str]
+
+
+def hold_numbers(scales: Scales, a: StoredRun, b: StoredRun) -> None:
+    """Hold B's verdicts and errors, by tensor and by operation."""
+    verdicts = [run.head.numerics.verdict if run.head.numerics else None for run in (a, b)]
+    _hold_verdict(scales, "numerics", *verdicts)
+    tables = [files.OUTPUTS.read(run.artifacts) for run in (a, b)]
+    if tables[0] is not None:
+        before, now = ({f"{row['kind']} {row['path']}": row for row in rows or []} for rows in tables)
+        for name, row in before.items():
+            _hold_tensor(scales, name, row, now.get(name))
+    _hold_operations(scales, a, b)
+
+
+def rank(verdict: str | None) -> int:
+    """Where a verdict stands, 0 the best; one that is not ours says nothing of the numbers."""
+    known = verdict if verdict in VERDICTS and verdict not in UNTESTED else UNTESTED[0]
+    return VERDICTS.index(known)
+
+
+def _hold_verdict(scales: Scales, what: str, a: str | None, b: str | None) -> bool:
+    """Hold a verdict; whether it got worse."""
+    limit = scales.limit("verdict")
+    if limit is None or scales.lacks("verdict", what, a, b):
+        return False
+    before, now, least = rank(a), rank(b), rank(limit)
+    if now > max(before, least):
+        scales.worse("verdict", what, a, b, "a worse verdict")
+    elif before > max(now, least):
+        scales.better("verdict", what, a, b, "a better verdict")
+    return now > max(before, least)
+
+
+def _hold_tensor(scales: Scales, name: str, before: Row, now: Row | None) -> None:
+    if now is None:
+        key = "error" if scales.limit("verdict") is None else "verdict"
+        scales.lacks(key, name, before["verdict"], None)
+        return
+    if _hold_verdict(scales, name, str(before["verdict"]), str(now["verdict"])):
+        return  # its error says no more
+    for column, noise in (("ratio", FLOOR), ("rmse", 0.0)):
+        a, b = (_error(row, column) for row in (before, now))
+        if a is not None and b is not None:
+            told = "error in noise floors" if column == "ratio" else "RMS error"
+            scales.amount("error", f"{name}: {told}", a, b, noise=noise)
+            return
+    if _error(before, "ratio") is not None:
+        scales.lacks("error", f"{name}: error in noise floors", _error(before, "ratio"), None)
+
+
+def _error(row: Row, column: str) -> float | None:
+    """A row's error; 0 where bits are equal."""
+    return 0.0 if row["verdict"] == "exact" else number(row.get(column))
+
+
+def _hold_operations(scales: Scales, a: StoredRun, b: StoredRun) -> None:
+    if scales.limit("local_error") is None:
+        return
+    before, now = (files.NODES.read(run.artifacts) for run in (a, b))
+    if before is None:  # what made B look is judged by its verdict
+        for row in now or []:
+            if row["state"] in WRONG:
+                what = f"operation {_name(_operation(row))}"
+                scales.worse("local_error", what, None, row["state"], "wrong by itself; A's was not looked at")
+        return
+    if now is None:
+        passed = b.head.numerics is not None and rank(b.head.numerics.verdict) < rank(UNTESTED[0])
+        why = "B passed, and so its operations were not looked at" if passed else "B's operations were not looked at"
+        scales.unknown("local_error", "errors of operations", len(before), None, why, fails=not passed)
+        return
+    sides = [_by_operation(rows) for rows in (before, now)]
+    for operation in dict.fromkeys([*sides[0], *sides[1]]):
+        _hold_operation(scales, operation, *(side.get(operation, []) for side in sides))
+
+
+def _hold_operation(scales: Scales, operation: Operation, before: list[Row], now: list[Row]) -> None:
+    what = f"operation {_name(operation)}"
+    wrong = [sum(row["state"] in WRONG for row in rows) for rows in (before, now)]
+    if wrong[0] != wrong[1]:
+        keep = scales.worse if wrong[1] > wrong[0] else scales.better
+        keep("local_error", what, f"{wrong[0]} wrong", f"{wrong[1]} wrong", f"{wrong[1] - wrong[0]:+d} wrong by itself")
+    elif before and now:
+        a, b = (max((number(row["ratio"]) or 0.0 for row in rows), default=0.0) for rows in (before, now))
+        scales.amount("local_error", f"{what}: error in noise floors", a, b, noise=FLOOR)
+    elif before:
+        scales.unknown("local_error", what, "right", None, "B's was not seen: another kernel may hold it", fails=False)
+
+
+def _by_operation(rows: list[Row]) -> dict[Operation, list[Row]]:
+    """The values that were seen, by what computed them: no node's name and no line's number, which any edit changes."""
+    found = defaultdict(list)
+    for row in rows:
+        if row["state"] in SEEN:
+            found[_operation(row)].append(row)
+    return dict(found)
+
+
+def _operation(row: Row) -> Operation:
+    kind = str(row["graph"]).rpartition(".")[2]
+    file = PurePosixPath(str(row["source"] or "").rpartition(":")[0]).name
+    return kind, str(row["target"] or ""), str(row["module"] or ""), file
+
+
+def _name(operation: Operation) -> str:
+    kind, target, module, file = operation
+    return f"{target} in {module or file or 'no module'} ({kind})"

@@ -1,0 +1,209 @@
+"""``inductor-debug compare``: what is held to what, the head, exit codes, and the jobs of two sweeps."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stored_results import compare_as_json, stored_result
+
+from inductor_debug.pipeline import cli
+
+ROOT = Path(__file__).resolve().parents[3]
+WORSE = {"summary": {"graphs/guards": 21}}
+
+
+def sweep(folder: Path, *jobs: dict[str, Any], **every: Any) -> Path:
+    """A sweep with a job for each set of settings; ``every`` is of all of them."""
+    for number, settings in enumerate(jobs):
+        shared = every.get("settings", {})
+        stored_result(folder / f"{number}-job", **(every | {"settings": settings | shared}))
+    return folder
+
+
+def test_a_worse_run_is_exit_code_1_and_the_reason_comes_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = stored_result(tmp_path / "a"), stored_result(tmp_path / "b", **WORSE)
+    assert cli.main(["compare", str(a), str(b)]) == 1
+    printed = capsys.readouterr().out
+    assert printed.splitlines()[-1] == (
+        "exit code 1: B is worse than A, or not shown to be as good: 1 worse, 0 better, 0 not established, 0 of which "
+        "can't be passed"
+    )
+    assert "worse (1):\nwhat    A   B   change  limit\nguards  20  21  +1      guards: 0\n" in printed
+    assert cli.main(["compare", str(b), str(a)]) == 0
+    assert (
+        capsys.readouterr().out.splitlines()[-1].startswith("exit code 0: B is no worse than A beyond the limits: 0 ")
+    )
+
+
+def test_what_differs_between_the_sides_comes_before_what_got_worse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = stored_result(tmp_path / "a")
+    b = stored_result(tmp_path / "b", summary={"compiled_by/versions/torch": "2.14.0", "graphs/guards": 21})
+    found = compare_as_json(a, b, capsys=capsys)
+    assert list(found["tables"]) == [
+        "runs", "compiled_by", "settings", "worse", "better", "not_established", "results", "kernels", "outputs"
+    ]  # fmt: skip
+    assert found["tables"]["compiled_by"] == [{"compiled_by": "versions.torch", "1": "2.13.0", "2": "2.14.0"}]
+    assert found["told"][0].endswith("B is held to A") and found["reason"].startswith("exit code 1: ")
+
+
+def test_another_backend_is_held_to_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = {"backend/name": "acme", "backend/inductor": {"freezing": True}}
+    found = compare_as_json(
+        stored_result(tmp_path / "a"), stored_result(tmp_path / "b", settings=changes), capsys=capsys
+    )
+    assert found["exit_code"] == 0 and len(found["told"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("model/name", "bert"), ("model/batch_size", 2), ("model/build", {"_target_": "nets.build", "layers": 2}),
+     ("dtype", "bfloat16"), ("device", "cuda"), ("mode", "training"), ("seed", 1)],
+)  # fmt: skip
+def test_another_case_is_told_and_never_passed(
+    key: str, value: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = stored_result(tmp_path / "a"), stored_result(tmp_path / "b", settings={key: value})
+    found = compare_as_json(a, b, capsys=capsys)
+    (row,) = found["tables"]["not_established"]
+    assert row["what"].startswith(key.replace("/", ".")) and row["fails"] and found["exit_code"] == 1
+    head = f"not the same case, so that a result of one can't be held to the other's: {row['what']}"
+    assert any(told.startswith(head) for told in found["told"])
+    (tmp_path / "limits.yaml").write_text("case: null")
+    allowed = compare_as_json(a, b, "--limits", tmp_path / "limits.yaml", capsys=capsys)
+    assert allowed["exit_code"] == 0 and any(told.startswith("not the same case") for told in allowed["told"])
+
+
+def test_another_profile_or_measure_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = {"accel/alignment": 32, "stages/kerneldiff/factor": 8.0}
+    found = compare_as_json(
+        stored_result(tmp_path / "a"), stored_result(tmp_path / "b", settings=changes), capsys=capsys
+    )
+    assert "held by other measures: accel.alignment (16, 32), stages.kerneldiff.factor (4.0, 8.0)" in found["told"]
+    assert found["exit_code"] == 0
+
+
+def test_a_key_that_a_newer_version_added_is_no_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    b = stored_result(tmp_path / "b", settings={"model/exercise": True})
+    found = compare_as_json(stored_result(tmp_path / "a"), b, capsys=capsys)
+    assert found["exit_code"] == 0 and len(found["told"]) == 1
+
+
+def test_without_a_stored_configuration_the_summary_tells_the_case(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = (
+        stored_result(tmp_path / name, without=(".hydra/config.yaml",), summary={"run/dtype": name}) for name in "ab"
+    )
+    assert [row["what"] for row in compare_as_json(a, b, capsys=capsys)["tables"]["not_established"]] == ["dtype"]
+
+
+def test_what_is_from_the_cache_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    b = stored_result(tmp_path / "b", summary={"stages/lower/cached": True})
+    found = compare_as_json(stored_result(tmp_path / "a"), b, capsys=capsys)
+    assert "B's from the cache, and not measured anew: lower" in found["told"]
+
+
+def test_three_runs_and_one_sweep_are_held_to_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = [stored_result(tmp_path / "runs" / name, **WORSE if name == "b" else {}) for name in "abc"]
+    for folders in (runs, [tmp_path / "runs"], [runs[0], tmp_path / "runs"]):
+        found = compare_as_json(*folders, capsys=capsys)
+        assert "worse" not in found["tables"] and "exit_code" not in found
+
+
+A8, A16, A32 = ({"accel/alignment": alignment} for alignment in (8, 16, 32))
+
+
+def test_jobs_are_matched_by_their_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a = sweep(tmp_path / "a", A8, A16)
+    b = sweep(tmp_path / "b", A32, A16, A8)
+    stored_result(b / "1-job", settings=A16, **WORSE)
+    found = compare_as_json(a, b, capsys=capsys)
+    assert [(row["job"], row["what"]) for row in found["tables"]["worse"]] == [("accel.alignment=16", "guards")]
+    assert "only in B, and held to nothing: accel.alignment=32" in found["told"]
+    assert "2 jobs of B held to A's with the same accel.alignment" in found["told"][0]
+    assert len(found["tables"]["runs"]) == 5
+
+
+def test_another_backend_in_all_jobs_hinders_no_match(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a = sweep(tmp_path / "a", A8, A16)
+    b = sweep(tmp_path / "b", A16, A8, settings={"backend/name": "acme"})
+    found = compare_as_json(a, b, capsys=capsys)
+    assert found["exit_code"] == 0 and len(found["told"]) == 1
+
+
+def test_a_job_that_b_lacks_is_worse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = sweep(tmp_path / "a", A8, A16, A32), sweep(tmp_path / "b", A8, A32)
+    found = compare_as_json(a, b, capsys=capsys)
+    assert [(row["job"], row["A"], row["B"], row["change"]) for row in found["tables"]["worse"]] == [
+        ("accel.alignment=16", "passed", None, "B has no such job")]  # fmt: skip
+    assert compare_as_json(b, a, capsys=capsys)["exit_code"] == 0
+
+
+def test_a_job_that_left_no_result_is_worse_and_hides_no_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = sweep(tmp_path / "a", A8, A16), sweep(tmp_path / "b", A8, A16, **WORSE)
+    (b / "0-job/summary.json").unlink()
+    found = compare_as_json(a, b, capsys=capsys)
+    assert [(row["job"], row["what"], row["B"]) for row in found["tables"]["worse"]] == [
+        ("accel.alignment=8", "job", "no result"), ("accel.alignment=16", "guards", 21)]  # fmt: skip
+    (row,) = compare_as_json(b, a, capsys=capsys)["tables"]["not_established"]
+    assert (row["job"], row["what"], row["A"], row["fails"]) == ("accel.alignment=8", "job", "no result", False)
+
+
+def test_a_sweep_without_any_result_holds_nothing_and_is_no_pass(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = sweep(tmp_path / "a", A8, A16), sweep(tmp_path / "b", A8, A16)
+    for job in a.iterdir():
+        (job / "summary.json").unlink()
+    found = compare_as_json(a, b, capsys=capsys)
+    assert found["exit_code"] == 1 and found["tables"]["not_established"][-1]["change"] == "no job of A has a result"
+
+
+def test_jobs_of_equal_settings_are_paired_in_their_order(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = sweep(tmp_path / "a", A8, A8, A16), sweep(tmp_path / "b", A8, A16, A8)
+    found = compare_as_json(a, b, capsys=capsys)
+    assert found["exit_code"] == 0 and "3 jobs of B held" in found["told"][0]
+
+
+def test_a_run_without_a_result_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = stored_result(tmp_path / "a"), stored_result(tmp_path / "b", without=("summary.json",))
+    assert cli.main(["compare", str(a), str(b)]) == 2
+    assert "no result: the run was killed" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["constrain/violations.csv", "benchmark/samples.csv", "lower/summary.json"])
+def test_a_file_that_is_damaged_is_refused(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = stored_result(tmp_path / "a"), stored_result(tmp_path / "b", files={name: "x,y\n1\n"})
+    assert cli.main(["compare", str(a), str(b)]) == 2
+    printed = capsys.readouterr()
+    assert name in printed.err and printed.out == ""
+
+
+def test_what_a_manifest_tells_of_its_machine_is_checked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for machine in ([], {"hostname": 7}, "x"):
+        b = stored_result(tmp_path / "b", files={"manifest.json": {"machine": machine}})
+        assert cli.main(["compare", str(stored_result(tmp_path / "a")), str(b)]) == 2
+        assert "manifest.json" in capsys.readouterr().err
+        shutil.rmtree(b)
+
+
+def test_neither_torch_nor_pandas_nor_hydra_is_imported(tmp_path: Path) -> None:
+    a, b = stored_result(tmp_path / "a"), stored_result(tmp_path / "b", **WORSE)
+    program = (
+        "import sys; from inductor_debug.pipeline.cli import main\n"
+        f"code = main(['compare', {str(a)!r}, {str(b)!r}])\n"
+        "print(code, [name for name in ('torch', 'pandas', 'hydra', 'omegaconf', 'nets') if name in sys.modules])"
+    )
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+    assert done.stdout.splitlines()[-1] == "1 []", done.stderr

@@ -1,0 +1,165 @@
+"""``compare A B``: latency by intervals over processes, and times of one machine alone."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stored_results import TIMES, compare_as_json, stored_result
+
+NOISE = (0.995, 1.0, 1.005, 1.0, 0.998)
+Rows = dict[str, dict[str, Any]]
+
+
+def times(reference: float = 1.0, test: float = 1.0, noise: tuple[float, ...] = NOISE) -> dict[str, Any]:
+    """The usual run's times, each side with a factor, each process with one for both sides."""
+    factors = {"reference": reference, "test": test}
+    return {side: tuple(value * factors[side] * each for value, each in zip(TIMES[side], noise, strict=False))
+            for side in TIMES}  # fmt: skip
+
+
+def held(before: dict[str, Any], now: dict[str, Any], tmp_path: Path, capsys: Any) -> tuple[Rows, Rows, int]:
+    """What got worse and what is not established, each by its name, and the exit code."""
+    a, b = stored_result(tmp_path / "a", **before), stored_result(tmp_path / "b", **now)
+    found = compare_as_json(a, b, capsys=capsys)
+    tables = [{row["what"]: row for row in found["tables"][name]} for name in ("worse", "not_established")]
+    return tables[0], tables[1], found["exit_code"]
+
+
+def test_a_slower_step_is_worse_and_told_with_its_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    worse, _, code = held({}, {"times": times(test=1.1)}, tmp_path, capsys)
+    (row,) = worse.values()
+    assert (row["what"], row["limit"], code) == ("latency (ms)", "latency: 1.05", 1)
+    assert row["change"].startswith("1.1 times (95 %: 1.0") and "over the time of the reference" in row["change"]
+
+
+def test_a_step_that_is_slower_by_less_than_the_limit_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert held({}, {"times": times(test=1.03)}, tmp_path, capsys) == ({}, {}, 0)
+
+
+def test_a_faster_step_is_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    a, b = stored_result(tmp_path / "a"), stored_result(tmp_path / "b", times=times(test=0.9))
+    assert [row["what"] for row in compare_as_json(a, b, capsys=capsys)["tables"]["better"]] == ["latency (ms)"]
+
+
+def test_one_slow_sample_or_process_makes_nothing_worse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    noisy = {"reference": TIMES["reference"], "test": (*TIMES["test"][:4], 4 * TIMES["test"][4])}
+    worse, unknown, code = held({}, {"times": noisy}, tmp_path, capsys)
+    assert worse == {} and code == 0
+    assert unknown["latency (ms)"]["change"].startswith("no more than noise: 1.3")
+
+
+def test_a_machine_that_is_slower_today_makes_nothing_worse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Both sides of a process are."""
+    assert held({}, {"times": times(1.5, 1.5)}, tmp_path, capsys) == ({}, {}, 0)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"compiled_by/versions/torch": "2.14.0"}, {"compiled_by/model/files": {"nets": "def"}},
+     {"compiled_by/variables": {"OMP_NUM_THREADS": "1"}}, {"compiled_by/settings": {"x": 1}}],
+)  # fmt: skip
+def test_another_reference_is_no_measure_of_the_machine(
+    changes: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A slower torch is slower on both sides, and that is a regression."""
+    worse, _, code = held({}, {"times": times(1.5, 1.5), "summary": changes}, tmp_path, capsys)
+    assert list(worse) == ["latency (ms)"] and "reference" not in worse["latency (ms)"]["change"] and code == 1
+
+
+def test_of_another_case_the_reference_is_none_either(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    changes = {"times": times(1.5, 1.5), "settings": {"model/batch_size": 2}}
+    worse, unknown, _ = held({}, changes, tmp_path, capsys)
+    assert list(worse) == ["latency (ms)"] and list(unknown) == ["model.batch_size"]
+
+
+@pytest.mark.parametrize(
+    "machine", [{"hostname": "other"}, {"cpu": "another cpu"}, {"cores_usable": 1}]
+)  # fmt: skip
+def test_times_of_another_machine_are_told_and_not_judged(
+    machine: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    changes = {"machine": machine, "times": times(test=9.0), "lowering": {"compile_s": 900.0}}
+    worse, unknown, code = held({}, changes, tmp_path, capsys)
+    assert worse == {} and code == 0 and list(unknown) == ["compile time (s)", "latency (ms)"]
+    for row in unknown.values():
+        assert row["change"].startswith("not compared: times of another machine: ") and row["fails"] is False
+
+
+def test_times_and_memory_of_another_device_are_not_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    summary = {"compiled_by/device": {"name": "a GPU", "threads": 2}, "benchmark/test/peak_memory_bytes": 9000}
+    worse, unknown, code = held({}, {"summary": summary, "times": times(test=9.0)}, tmp_path, capsys)
+    assert worse == {} and code == 0
+    assert list(unknown) == ["compile time (s)", "latency (ms)", "peak memory (bytes)"]
+
+
+def test_a_machine_that_is_not_known_is_no_machine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    worse, unknown, _ = held({}, {"without": ("manifest.json",), "times": times(test=9.0)}, tmp_path, capsys)
+    assert worse == {} and "which machine B ran on is not known" in unknown["latency (ms)"]["change"]
+
+
+DOUBTED = {"summary": {"benchmark/established": False, "benchmark/not_established": "others took 49 %"}}
+
+
+def test_a_latency_that_is_not_established_is_not_passed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    worse, unknown, code = held({}, DOUBTED, tmp_path, capsys)
+    assert (worse, code) == ({}, 1)
+    assert unknown["latency (ms)"]["change"] == "B's is not established: others took 49 %"
+
+
+def test_nor_is_anything_held_to_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    worse, unknown, code = held(DOUBTED, {"times": times(test=9.0)}, tmp_path, capsys)
+    assert (worse, code) == ({}, 0) and unknown["latency (ms)"]["fails"] is False
+
+
+def test_one_process_establishes_no_latency(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    one = {"times": {side: values[:1] for side, values in TIMES.items()}}
+    _, unknown, code = held({}, one, tmp_path, capsys)
+    assert unknown["latency (ms)"]["change"] == "B's is not established: one process sampled it" and code == 1
+
+
+def test_times_that_are_none_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    none = {"times": {"reference": (0.0, -1.0, math.nan), "test": (0.0, -1.0, math.inf)}}
+    _, unknown, code = held({}, none, tmp_path, capsys)
+    assert unknown["latency (ms)"]["B"] is None and code == 1
+
+
+def test_a_warm_compilation_is_not_held_to_a_cold_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    warm = {"lowering": {"compile_s": 1.0, "caches/kind": "warm"}}
+    worse, unknown, code = held({}, warm, tmp_path, capsys)
+    assert unknown["compile time (s)"]["change"] == "other caches: A's compilation was cold, B's warm"
+    assert (worse, code) == ({}, 1)
+
+
+def test_two_compilations_that_found_some_of_the_code_are_not_alike(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    partly = {"lowering": {"caches/kind": "partly warm"}}
+    slow = {"lowering": {"compile_s": 90.0, "caches/kind": "partly warm"}}
+    for name, before, now, code in (("a", partly, slow, 0), ("b", {}, slow, 1)):
+        worse, unknown, found = held(before, now, tmp_path / name, capsys)
+        assert (worse, list(unknown), found) == ({}, ["compile time (s)"], code)
+
+
+def load(taken: float) -> dict[str, Any]:
+    """benchmark/environment.json of a process that others took a share of the cores from."""
+    busy = {"wall_s": 1.0, "usable": 2.0, "needed": 2.0, "threads": 2, "own": 1.0, "others": 2 * taken, "waited": None,
+            "involuntary": 0, "taken": taken}  # fmt: skip
+    process = {"process": 0, "stopped": "", "first_warm_step_s": {}, "first_test_step": {}, "load": busy,
+               "device_use": None, "after": None}  # fmt: skip
+    return {"not_established": None, "others_on_device": None, "compiled_again": [], "processes": [process] * 2}
+
+
+def test_a_compile_time_on_a_busy_machine_is_not_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    slow = {"lowering": {"compile_s": 90.0}}
+    quiet, busy = (
+        {"files": {"benchmark/environment.json": load(0.0)}},
+        {"files": {"benchmark/environment.json": load(0.5)}},
+    )
+    for name, before, now, code in (("b", quiet, busy, 1), ("a", busy, quiet, 0)):
+        worse, unknown, found = held(before, slow | now, tmp_path / name, capsys)
+        assert (worse, found) == ({}, code) and "other programs took 50 %" in unknown["compile time (s)"]["change"]
+    worse, _, code = held(quiet, slow | quiet, tmp_path / "c", capsys)
+    assert list(worse) == ["compile time (s)"] and code == 1
