@@ -53,7 +53,7 @@ def compared(folders: Sequence[Path], limits: Path | None) -> Compared:
                 f"got {counted(len(folders), 'folder')}, of which none is held to another",
                 key=OPTION,
                 valid="two runs or two sweeps, the accepted one first",
-                hint=f"inductor-debug compare A B {OPTION} {limits}",
+                hint=f"inductor-debug compare RUN RUN {OPTION} {limits}",
             )
         return Compared(comparison.compare(comparison.runs_of(folders)), {}, "", 0)
     plain = comparison.compare(gate.runs)

@@ -264,6 +264,10 @@ compare
 compare RUN
 compare RUN nosuch
 compare nosuch nosuch2
+compare RUN RUN --limits
+compare RUN RUN --limits nosuch
+compare RUN RUN --limits file.txt
+compare RUN RUN RUN --limits nosuch
 check
 check nosuch
 check RUN accel=nosuch

@@ -123,6 +123,9 @@ def _of_sweeps(a: Side, b: Side, limits: Limits) -> Gate:
 def _held(
     a: StoredRun, b: StoredRun, before: Mapping[str, Any], now: Mapping[str, Any], limits: Limits
 ) -> list[Judgement]:
+    if _are_one(a, b):
+        ids, why = [run_id(run.folder) for run in (a, b)], "A and B are one run, so that nothing new was held to it"
+        return [Judgement("run", ids[0], ids[1], why, "", Outcome.NOT_ESTABLISHED, True)]
     scales = Scales(limits)
     same = hold_case(scales, before, now)
     hold_statuses(scales, a, b)
@@ -133,12 +136,19 @@ def _held(
     return scales.rows
 
 
+def _are_one(a: StoredRun, b: StoredRun) -> bool:
+    """Whether both are the same run, or one is a copy of the other: a gate would pass for ever."""
+    copied = a.head.run.identity != "" and a.head.run.identity == b.head.run.identity
+    return copied or a.folder.resolve() == b.folder.resolve()
+
+
 def _missing(a: Job, b: Job | None, why: str) -> Judgement:
     """The row of a job that has no result in B; where it has none in A either, nothing is held."""
     if a.run is None:
         now = None if b is None or b.run is None else b.run.head.verdict
         return Judgement("job", NO_RESULT, now, "A's has no result", "", Outcome.NOT_ESTABLISHED, False)
-    return Judgement("job", a.run.head.verdict, b and NO_RESULT, why, "", Outcome.WORSE, True)
+    now = None if b is None else NO_RESULT
+    return Judgement("job", a.run.head.verdict, now, why, "", Outcome.WORSE, True)
 
 
 def _named(found: Matched, job: Job) -> str:

@@ -75,10 +75,10 @@ def read_limits(path: Path) -> Limits:
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, ConfigurationError):
             raise
-        raise _no_limits(f"{file} is not YAML ({visible(' '.join(str(error).split()))})") from error
+        raise _no_limits(f"{file}, which is not YAML ({visible(' '.join(str(error).split()))})") from error
     found = {} if found is None else found
     if not isinstance(found, dict):
-        raise _no_limits(f"{file} holds {shown(found)}, no mapping")
+        raise _no_limits(f"{shown(found)} in {file}, which is no mapping")
     for key, value in found.items():
         _check(key, value, file)
     return Limits(**found)
@@ -109,6 +109,5 @@ def _line(item: "dataclasses.Field[Any]") -> str:
 
 def _no_limits(got: str) -> ConfigurationError:
     keys = ", ".join(item.name for item in dataclasses.fields(Limits))
-    return ConfigurationError(
-        f"got {got}", key=OPTION, valid=f"a YAML file with limits, a line each: {keys}", hint="a file with latency: 1.1"
-    )
+    valid = f"a YAML file with limits, a line each: {keys}"
+    return ConfigurationError(f"got {got}", key=OPTION, valid=valid, hint=f"{OPTION} limits.yaml, with latency: 1.1")

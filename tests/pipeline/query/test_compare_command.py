@@ -54,6 +54,18 @@ def test_what_differs_between_the_sides_comes_before_what_got_worse(
     assert found["told"][0].endswith("B is held to A") and found["reason"].startswith("exit code 1: ")
 
 
+def test_a_run_is_not_held_to_itself_or_to_a_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A pipeline that names one folder twice would pass for ever."""
+    a = stored_result(tmp_path / "a", summary={"run/identity": "abc"})
+    (tmp_path / "link").symlink_to(a)
+    shutil.copytree(a, tmp_path / "copy")
+    for b in (a, tmp_path / "link", tmp_path / "copy"):
+        found = compare_as_json(a, b, capsys=capsys)
+        (row,) = found["tables"]["not_established"]
+        assert row["change"].startswith("A and B are one run") and row["fails"] and found["exit_code"] == 1
+    assert compare_as_json(a, stored_result(tmp_path / "b"), capsys=capsys)["exit_code"] == 0
+
+
 def test_another_backend_is_held_to_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     changes = {"backend/name": "acme", "backend/inductor": {"freezing": True}}
     found = compare_as_json(
