@@ -93,6 +93,7 @@ def stored_result(
     outputs: list[dict[str, Any]] | None = None,
     nodes: list[dict[str, Any]] | None = None,
     times: dict[str, tuple[float, ...]] | None = None,
+    device: dict[str, float] | None = None,
     files: dict[str, Any] | None = None,
     without: tuple[str, ...] = (),
 ) -> Path:
@@ -104,6 +105,7 @@ def stored_result(
         violations, outputs, nodes: rows; nothing was localized where ``nodes`` is None.
         cost: bytes that the rule's findings cost together.
         times: as :data:`TIMES`.
+        device: side → the device's share of each time; None where no device did the work.
         files: further ones. without: those that it lacks.
     """
     config, told, lowered = SETTINGS, SUMMARY, LOWERING
@@ -114,8 +116,8 @@ def stored_result(
     for path, value in (lowering or {}).items():
         lowered = changed(lowered, path, value)
     samples = [
-        {"process": process, "side": side, "index": index, "ms": median * (0.9 + 0.1 * index), "device_ms": "",
-         "started": 0.0}
+        {"process": process, "side": side, "index": index, "ms": median * (0.9 + 0.1 * index), "started": 0.0,
+         "device_ms": median * (0.9 + 0.1 * index) * device[side] if device else ""}
         for side, medians in (times or TIMES).items() for process, median in enumerate(medians) for index in range(3)
     ]  # fmt: skip
     rules = dict.fromkeys(artifacts.BY_RULE.checks(), "")

@@ -39,7 +39,7 @@ def hold_times(scales: Scales, a: StoredRun, b: StoredRun, *, same_case: bool) -
     _hold_compile_time(scales, a, b, elsewhere)
     paired = same_case and same_reference(a, b)
     for what, column in COLUMNS.items():
-        _hold_latency(scales, what, [_samples(run, column) for run in (a, b)], [a, b], elsewhere, paired)
+        _hold_latency(scales, what, [medians(run, column) for run in (a, b)], [a, b], elsewhere, paired)
     _hold_memory(scales, a, b)
 
 
@@ -89,13 +89,21 @@ Samples = dict[str, dict[str, float]]
 """Side → process → the median of its samples in milliseconds."""
 
 
-def _samples(run: StoredRun, column: str) -> Samples:
+def medians(run: StoredRun, column: str) -> Samples:
+    """A run's times, of a column of :data:`COLUMNS`; those that are no time are left out."""
     groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in files.SAMPLES.read(run.artifacts) or []:
         value = number(row[column])
         if value is not None and 0 < value < math.inf:
             groups[str(row["side"])][str(row["process"])].append(value)
     return {side: {name: median(values) for name, values in found.items()} for side, found in groups.items()}
+
+
+def ratio_of(a: Samples, b: Samples, *, paired: bool) -> Interval:
+    """B's latency over A's; ``paired``: each process's over its reference's."""
+    sides = [[time / found["reference"][name] if paired else time for name, time in found["test"].items()]
+             for found in (a, b)]  # fmt: skip
+    return of_runs(*sides)
 
 
 def _hold_latency(
@@ -112,10 +120,7 @@ def _hold_latency(
         scales.unknown("latency", f"{what} (ms)", a, b, reason, fails=fails)
         return
     both = paired and all(found.get("reference", {}).keys() >= found["test"].keys() for found in samples)
-    values = [
-        [time / found["reference"][name] if both else time for name, time in found["test"].items()] for found in samples
-    ]
-    ratio = of_runs(*values)
+    ratio = ratio_of(samples[0], samples[1], paired=both)
     assert ratio.low is not None and ratio.high is not None
     change = f"{_told(ratio)}{', over the time of the reference, which is the same' if both else ''}"
     if ratio.low > limit:

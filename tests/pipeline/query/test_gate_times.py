@@ -44,6 +44,14 @@ def test_a_faster_step_is_better(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert [row["what"] for row in compare_as_json(a, b, capsys=capsys)["tables"]["better"]] == ["latency (ms)"]
 
 
+def test_a_slower_device_behind_a_host_that_is_as_slow_as_before_is_worse(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, now = ({"device": {"reference": 0.5, "test": share}} for share in (0.5, 0.6))
+    worse, unknown, code = held(before, now, tmp_path, capsys)
+    assert (list(worse), unknown, code) == (["latency on the device (ms)"], {}, 1)
+
+
 def test_one_slow_sample_or_process_makes_nothing_worse(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     noisy = {"reference": TIMES["reference"], "test": (*TIMES["test"][:4], 4 * TIMES["test"][4])}
     worse, unknown, code = held({}, {"times": noisy}, tmp_path, capsys)
