@@ -9,6 +9,7 @@ levels, processes and then samples, covered 83 % where processes differ by 10 %
 """
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, fmean, median, stdev
@@ -62,12 +63,17 @@ def of_runs(first: Sequence[float], second: Sequence[float]) -> Interval:
     sides = [[math.log(value) for value in values] for values in (first, second)]
     center = fmean(sides[1]) - fmean(sides[0])
     if min(map(len, sides)) < 2:
-        return Interval(math.exp(center), None, None)
+        return Interval(_power(center), None, None)
     parts = [stdev(side) ** 2 / len(side) for side in sides]
     spread = sum(part**2 / (len(side) - 1) for part, side in zip(parts, sides, strict=True))
     degrees = max(1, int(sum(parts) ** 2 / spread)) if spread > 0 else min(map(len, sides)) - 1
     half = t_quantile(degrees) * math.sqrt(sum(parts))
-    return Interval(math.exp(center), math.exp(center - half), math.exp(center + half))
+    return Interval(_power(center), _power(center - half), _power(center + half))
+
+
+def _power(exponent: float) -> float:
+    """e to it; infinite beyond what a float holds: two processes may differ by any factor."""
+    return math.exp(exponent) if exponent < math.log(sys.float_info.max) else math.inf
 
 
 def t_quantile(degrees: int) -> float:

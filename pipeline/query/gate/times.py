@@ -2,7 +2,8 @@
 
 A time is compared on one machine alone. A latency has an interval over the processes that sampled it, never one
 sample's. Where A and B have the same reference (its code, torch, variables), each process's latency is taken over its
-reference's: what makes the machine slower today makes both slower. Else the latencies themselves are compared.
+reference's: what makes the machine slower today makes both slower. Else the latencies themselves are compared, and
+where the reference is as much slower, it is not established whose doing that is.
 """
 
 import math
@@ -23,6 +24,8 @@ from inductor_debug.stages.stored_run import StoredRun
 REFERENCE_VERSIONS = ("python", "torch", "numpy")
 COLUMNS = {"latency": "ms", "latency on the device": "device_ms"}
 """What is held → its column of benchmark/samples.csv."""
+LEAST, MOST = 1e-6, 1e12
+"""Milliseconds of a step: from a nanosecond to 30 years. What a stored file has beyond is no time."""
 PARTLY, FOUND = "partly warm", "it may have found a part of the code in the compilers' caches"
 """A kind of compilation of which no two are alike (:class:`~stages.artifacts.measurements.CacheUse`)."""
 
@@ -94,7 +97,7 @@ def medians(run: StoredRun, column: str) -> Samples:
     groups: dict[str, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for row in files.SAMPLES.read(run.artifacts) or []:
         value = number(row[column])
-        if value is not None and 0 < value < math.inf:
+        if value is not None and LEAST < value < MOST:
             groups[str(row["side"])][str(row["process"])].append(value)
     return {side: {name: median(values) for name, values in found.items()} for side, found in groups.items()}
 
@@ -119,11 +122,15 @@ def _hold_latency(
     if reason:
         scales.unknown("latency", f"{what} (ms)", a, b, reason, fails=fails)
         return
-    both = paired and all(found.get("reference", {}).keys() >= found["test"].keys() for found in samples)
-    ratio = ratio_of(samples[0], samples[1], paired=both)
+    timed = all(found.get("reference", {}).keys() >= found["test"].keys() for found in samples)
+    relative = ratio_of(samples[0], samples[1], paired=True) if timed else None
+    ratio = relative if relative and paired else ratio_of(samples[0], samples[1], paired=False)
     assert ratio.low is not None and ratio.high is not None
-    change = f"{_told(ratio)}{', over the time of the reference, which is the same' if both else ''}"
-    if ratio.low > limit:
+    change = f"{_told(ratio)}{', over the time of the reference, which is the same' if ratio is relative else ''}"
+    if ratio.low > limit and relative and relative.low is not None and relative.low <= limit:
+        why = f"{change}, but over the time of the reference {_told(relative)}: the machine's doing, or the reference's"
+        scales.unknown("latency", f"{what} (ms)", a, b, why, fails=True)
+    elif ratio.low > limit:
         scales.worse("latency", f"{what} (ms)", a, b, change)
     elif ratio.high * limit < 1:
         scales.better("latency", f"{what} (ms)", a, b, change)

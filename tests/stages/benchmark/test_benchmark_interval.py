@@ -105,6 +105,10 @@ def test_a_tenth_more_time_is_told_between_two_runs_of_five_processes():
     assert sum(each.low > 1.05 for each in found) >= 240 > 15 >= sum(each.low > 1.1 for each in found)
 
 
+def test_an_interval_that_no_float_holds_ends_at_infinity():
+    assert interval.of_runs([1e-90, 1e90], [1e90, 1e-90]).ends == [0.0, math.inf]
+
+
 def test_runs_of_which_one_has_a_single_process_have_no_interval():
     assert interval.of_runs([1.0], [1.0, 1.1]).ends is None
     assert interval.of_runs([2.0, 2.0], [4.0, 4.0]).ends == [2.0, 2.0]
