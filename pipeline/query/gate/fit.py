@@ -28,8 +28,8 @@ class Place(NamedTuple):
     file: str
 
     def __str__(self) -> str:
-        where = " in ".join(filter(None, (f"{self.target} {self.operand}".strip(), self.module)))
-        return f"finding {self.rule} ({self.effect}): {where or self.file}"
+        where = " in ".join(filter(None, (f"{self.target} {self.operand}".strip(), self.module or self.file)))
+        return f"finding {self.rule} ({self.effect}): {where}"
 
 
 def hold_fit(scales: Scales, a: StoredRun, b: StoredRun) -> None:

@@ -47,6 +47,14 @@ WORSE: dict[str, Case] = {
         OPERATION, "local_error: 2.0"),
     "an operation's error": (
         {"nodes": [node()]}, {"nodes": [node(ratio=2.5)]}, f"{OPERATION}: error in noise floors", "local_error: 2.0"),
+    "an operation's error in one of two files": (
+        {"nodes": [node(module="", source="a.py:1"), node(module="", source="b.py:1", ratio=3.0)]},
+        {"nodes": [node(module="", source="a.py:1", ratio=3.0), node(module="", source="b.py:1", ratio=3.0)]},
+        "operation aten.mm.default in a.py (forward): error in noise floors", "local_error: 2.0"),
+    "a finding in one of two files": (
+        {"violations": [violation(module="", source="a.py:1")]},
+        {"violations": [violation(module="", source="b.py:1")]},
+        "finding alignment (pad): aten.mm.default args[1] in b.py", "findings: 0"),
     "a wrong operation where none was looked at": ({}, {"nodes": [node(state="wrong")]}, OPERATION, "local_error: 2.0"),
     "graph breaks": ({}, {"summary": {"graphs/breaks": 2}}, "graph breaks", "breaks: 0"),
     "guards": ({}, {"summary": {"graphs/guards": 21}}, "guards", "guards: 0"),
@@ -63,6 +71,7 @@ WORSE: dict[str, Case] = {
     "compile time": ({}, {"lowering": {"compile_s": 31.0}}, "compile time (s)", "compile_s: 1.5"),
 }  # fmt: skip
 BACKWARDS_TOO = [name for name in WORSE if name not in ("an error that is no number", "another effect",
+                                                        "a finding in one of two files",
                                                         "a wrong operation where none was looked at")]  # fmt: skip
 
 
