@@ -146,6 +146,35 @@ def test_times_at_the_ends_of_what_is_one_are_compared(tmp_path: Path, capsys: p
     assert worse == {} and unknown["latency (ms)"]["change"].startswith("no more than noise") and code == 0
 
 
+def test_of_a_run_that_did_not_record_what_compiled_it_no_time_is_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is of an earlier version, and tells neither device nor torch."""
+    old = {"summary": {"compiled_by": None}, "times": times(test=9.0)}
+    for name, before, now in (("a", old, {}), ("b", {}, old), ("both", old, old)):
+        worse, unknown, code = held(before, now, tmp_path / name, capsys)
+        assert (worse, code) == ({}, 0) and "is not known" in unknown["latency (ms)"]["change"]
+
+
+def test_a_reference_whose_code_was_not_recorded_is_not_taken_for_the_same(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """No stage that needs torch told whose code the model is."""
+    unknown_model = {"compiled_by/model": None}
+    before, now = {"summary": unknown_model}, {"summary": unknown_model, "times": times(1.5, 1.5)}
+    _, unknown, code = held(before, now, tmp_path, capsys)
+    assert unknown["latency (ms)"]["fails"] and code == 1
+
+
+def test_a_backend_that_lowers_nothing_has_its_compile_time_from_the_benchmark(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bare = {"without": ("lower/summary.json",)}
+    slow = bare | {"summary": {"benchmark/test/compile_s": 31.0}}
+    worse, unknown, code = held(bare, slow, tmp_path, capsys)
+    assert (list(worse), unknown, code) == (["compile time (s)"], {}, 1)
+
+
 def test_a_warm_compilation_is_not_held_to_a_cold_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     warm = {"lowering": {"compile_s": 1.0, "caches/kind": "warm"}}
     worse, unknown, code = held({}, warm, tmp_path, capsys)
