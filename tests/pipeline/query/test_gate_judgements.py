@@ -171,9 +171,18 @@ def test_what_a_had_and_b_lacks_is_never_passed(name: str, tmp_path: Path, capsy
 
 @pytest.mark.parametrize("name", [name for name in LOST if name != "a tensor"])  # A's other one is lost to B
 def test_what_only_b_has_is_held_to_nothing(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before, _ = LOST[name]
+    before, what = LOST[name]
     found = compared(before, {}, tmp_path, capsys)
     assert not any(row["fails"] for row in found["tables"]["not_established"]) and found["exit_code"] == 0
+    told = name not in ("a stage", "all tensors", "an error")
+    assert (what in {row["what"] for row in found["tables"]["not_established"]}) is told
+
+
+@pytest.mark.parametrize("name", LOST)
+def test_what_neither_has_is_not_told(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lacking, _ = LOST[name]
+    found = compared(lacking, lacking, tmp_path, capsys)
+    assert (found["tables"]["not_established"], found["exit_code"]) == ([], 0)
 
 
 def test_operations_that_b_did_not_look_at_fail_where_it_did_not_pass(
