@@ -20,10 +20,12 @@ from pathlib import Path
 import cluster_support as support
 
 
-def running() -> list[str]:
-    """Ids of this sweep's jobs that run."""
-    asked = ["squeue", "--noheader", "--states=RUNNING", "--name=inductor-debug", "--format=%i"]
-    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
+def running(least_s: int = 0) -> list[str]:
+    """Ids of this sweep's jobs that have run for so many seconds: one that has just started handles no signal yet."""
+    asked = ["squeue", "--noheader", "--states=RUNNING", "--name=inductor-debug", "--format=%i %M"]
+    found = subprocess.run(asked, capture_output=True, text=True, check=True).stdout.split()
+    times = [sum(60**place * int(part) for place, part in enumerate(reversed(text.split(":")))) for text in found[1::2]]
+    return [job for job, seconds in zip(found[::2], times, strict=True) if seconds >= least_s]
 
 
 def disturb(job: str, how: str) -> None:
@@ -57,7 +59,7 @@ def main() -> None:
                 try:
                     sweep.wait(options.disturb_every)
                 except subprocess.TimeoutExpired:
-                    jobs = running()
+                    jobs = running(5)
                     if jobs:
                         disturb(chance.choice(jobs), chance.choice(options.kinds.split(",")))
                         done += 1
