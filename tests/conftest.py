@@ -13,14 +13,17 @@ import pytest
 os.environ.setdefault("MPLCONFIGDIR", str(Path("~/.cache/matplotlib").expanduser()))  # its fonts, found once
 _CACHE = tempfile.TemporaryDirectory(prefix="inductor-debug-tests-")
 os.environ["XDG_CACHE_HOME"] = _CACHE.name  # of fixtures that several tests share
+os.environ["INDUCTOR_DEBUG_LOCKS"] = str(Path(_CACHE.name, "locks"))
 os.environ.pop("CI", None)  # torch reads an option's default from it: here as at a user's desk
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # a thread that waits leaves its core to the other tests' processes
 
 
 @pytest.fixture(autouse=True)
 def cache_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test is given results that another one, or the user, has kept."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(Path(_CACHE.name) / uuid.uuid4().hex))
+    """No test is given results that another one, or the user, has kept, nor waits for one that measures times."""
+    own = Path(_CACHE.name) / uuid.uuid4().hex
+    monkeypatch.setenv("XDG_CACHE_HOME", str(own))
+    monkeypatch.setenv("INDUCTOR_DEBUG_LOCKS", str(own / "locks"))
 
 
 @pytest.fixture(autouse=True)

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+LOCKS = "INDUCTOR_DEBUG_LOCKS"
 _POLL_S = 0.1
 
 
@@ -87,10 +88,14 @@ class Machine:
 
 
 def machine_folder() -> Path | None:
-    """A folder of this user's on this machine, made if it is not there; None where there can be none."""
-    folder = Path(tempfile.gettempdir()) / f"inductor-debug-{os.getuid()}"
+    """A folder of this user's on this machine, made if it is not there; None where there can be none.
+
+    The variable ``INDUCTOR_DEBUG_LOCKS`` names another one, for jobs that see different ``/tmp``.
+    """
+    named = os.environ.get(LOCKS)
+    folder = Path(named) if named else Path(tempfile.gettempdir()) / f"inductor-debug-{os.getuid()}"
     try:
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         return folder if folder.stat().st_uid == os.getuid() and not folder.is_symlink() else None
     except OSError:
         return None

@@ -59,9 +59,10 @@ def main() -> None:
                 try:
                     sweep.wait(options.disturb_every)
                 except subprocess.TimeoutExpired:
-                    jobs = running(5)
+                    how = chance.choice(options.kinds.split(","))
+                    jobs = running(5 if how == "signal" else 0)
                     if jobs:
-                        disturb(chance.choice(jobs), chance.choice(options.kinds.split(",")))
+                        disturb(chance.choice(jobs), how)
                         done += 1
             if sweep.returncode == 0:
                 break

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from inductor_debug.pipeline.cache.turns import Machine, Turns, machine_folder
+from inductor_debug.pipeline.cache.turns import LOCKS, Machine, Turns, machine_folder
 
 PATIENCE_S = 60.0
 
@@ -105,8 +105,11 @@ def test_without_a_folder_or_locks_nobody_waits(tmp_path: Path) -> None:
 
 def test_the_machines_folder_is_this_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.delenv(LOCKS)
     folder = machine_folder()
     assert folder is not None and folder.stat().st_mode & 0o077 == 0
     folder.rmdir()
     (tmp_path / f"inductor-debug-{os.getuid()}").symlink_to(tmp_path)
     assert machine_folder() is None
+    monkeypatch.setenv(LOCKS, str(tmp_path / "another"))
+    assert machine_folder() == tmp_path / "another"
