@@ -104,8 +104,9 @@ class Seen:
         """Name → version of each installed distribution that a module was imported from."""
         tops = {name.partition(".")[0] for name in list(sys.modules)}
         tops = {name for name in tops if _is_installed(sys.modules.get(name))}
-        found = _distributions()
-        versions = versions_of({name for top in tops for name in found.get(top, ())})
+        if not tops <= distributions().keys():  # one was installed since they were looked at
+            distributions.cache_clear()
+        versions = versions_of({name for top in tops for name in distributions().get(top, ())})
         return {name: version for name, version in versions.items() if version != ABSENT}
 
     def modules(self) -> dict[str, str]:
@@ -165,19 +166,22 @@ def location_of(name: str, path: list[str] | None = None) -> str:
 
 
 @functools.cache
-def _distributions() -> dict[str, list[str]]:
-    """Top-level module → names of its distributions."""
+def distributions() -> dict[str, list[str]]:
+    """Top-level module → names of its distributions, as they are installed when it is first asked."""
     return dict(metadata.packages_distributions())
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
     """Name → version of distributions, as they are installed; what a package brings inside itself is a part of it."""
+    return {name: _version_of(name, os.getpid()) for name in sorted(names)}
+
+
+@functools.cache
+def _version_of(name: str, _: int) -> str:
+    """Read once in each process."""
     folders = [folder.rstrip(os.sep) for folder in _installed()]
-    found = {}
-    for name in sorted(names):
-        known = next(iter(metadata.distributions(name=name, path=folders)), None)
-        found[name] = ABSENT if known is None else known.version
-    return found
+    known = next(iter(metadata.distributions(name=name, path=folders)), None)
+    return ABSENT if known is None else known.version
 
 
 def _is_installed(module: Any) -> bool:

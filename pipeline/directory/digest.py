@@ -97,10 +97,17 @@ def source_place(file: str, line: int, own_models: Path = OWN_MODELS) -> tuple[s
 
     Our models are edited between two versions of this tool, and no such edit changes what a run found.
     """
+    place, own = _file_place(file, own_models)
+    return (place,) if own else (place, line)
+
+
+@functools.cache
+def _file_place(file: str, own_models: Path) -> tuple[str, bool]:
+    """A file's path as the digest has it, and whether it is of our own models."""
     path, own = Path(file), own_models.resolve()
     if path.resolve().is_relative_to(own):
-        return (f"models/{path.resolve().relative_to(own).as_posix()}",)
-    return path.relative_to(_above_package(path.parent)).as_posix(), line
+        return f"models/{path.resolve().relative_to(own).as_posix()}", True
+    return path.relative_to(_above_package(path.parent)).as_posix(), False
 
 
 @functools.cache

@@ -17,6 +17,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Any
 
+from inductor_debug.pipeline.cache.seen import distributions
 from inductor_debug.pipeline.run import guard, worker
 from inductor_debug.stages.process_end import leave
 from inductor_debug.stages.registry import declared, is_ours
@@ -28,7 +29,9 @@ MOST_FILES = 8
 
 def serve(connection: socket.socket) -> None:
     """Fork a worker for each request, one at a time, and tell how it ended."""
-    _import(stage.stage.partition(":")[0] for stage in declared().values() if is_ours(stage) and not stage.uses_torch)
+    light = [stage for stage in declared().values() if is_ours(stage) and not stage.uses_torch]
+    _import(["pandas", *(stage.stage.partition(":")[0] for stage in light)])
+    distributions()  # which reads all packages' metadata
     while True:
         received = _receive(connection)
         if received is None:
