@@ -104,8 +104,6 @@ class Seen:
         """Name → version of each installed distribution that a module was imported from."""
         tops = {name.partition(".")[0] for name in list(sys.modules)}
         tops = {name for name in tops if _is_installed(sys.modules.get(name))}
-        if not tops <= distributions().keys():  # one was installed since they were looked at
-            distributions.cache_clear()
         versions = versions_of({name for top in tops for name in distributions().get(top, ())})
         return {name: version for name, version in versions.items() if version != ABSENT}
 
@@ -165,10 +163,21 @@ def location_of(name: str, path: list[str] | None = None) -> str:
     return ""
 
 
-@functools.cache
 def distributions() -> dict[str, list[str]]:
-    """Top-level module → names of its distributions, as they are installed when it is first asked."""
+    """Top-level module → names of its distributions. Read once in each state of the folders that hold packages."""
+    return _distributions(tuple(_changed_ns(folder) for folder in _installed()))
+
+
+@functools.cache
+def _distributions(_: tuple[int, ...]) -> dict[str, list[str]]:
     return dict(metadata.packages_distributions())
+
+
+def _changed_ns(folder: str) -> int:
+    try:
+        return os.stat(folder).st_mtime_ns
+    except OSError:
+        return 0
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
