@@ -9,34 +9,42 @@ from inductor_debug.stages.graphs.records import ITEM_BYTES, GraphRecord
 from inductor_debug.stages.graphs.symbolic_sizes import is_multiple
 from inductor_debug.stages.rules.checked_tensors import CheckedTensor
 from inductor_debug.stages.rules.contractions import contractions, looked_at
-from inductor_debug.stages.rules.violation import Violation
+from inductor_debug.stages.rules.judged import Judgement, Subject
+from inductor_debug.stages.rules.unread import Unread
 
 
-def alignment(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
-    """One row for each dimension that is not a multiple of ``rule.value``.
+def aligned(graph: GraphRecord, rule: Rule, *, forward_checked: bool) -> Iterator[CheckedTensor | Unread]:
+    """What the rule looks at.
 
     ``dims`` last, last2, first and all look at each tensor once, at the node that makes it. ``contraction`` looks at
-    operands of matrix products, attention and convolutions, at each node that reads them. Of a convolution in groups it
-    looks at the size of one group. A dimension of size 1 counts only under ``all``. A cost is that of padding the one
-    dimension, after those of the tensor that stand before it.
+    operands of matrix products, attention and convolutions, at each node that reads them.
+    """
+    if rule.dims != "contraction":
+        yield from looked_at(graph, rule, forward_checked=forward_checked)
+        return
+    roles = set(rule.roles or ())
+    for each in contractions(graph, rule):
+        if isinstance(each, Unread) or (each.contracted is not None and {each.role, "compute"} & roles):
+            yield each
+
+
+def alignment(subject: Subject, rule: Rule) -> Iterator[Judgement]:
+    """One judgement for each dimension that is not a multiple of ``rule.value``.
+
+    Under ``contraction`` that is the contracted one, of a convolution in groups the size of one group. A dimension of
+    size 1 counts only under ``all``. A cost is that of padding the one dimension, after those of the tensor that stand
+    before it.
     """
     if rule.dims == "contraction":
-        for found in contractions(graph, rule):
-            if isinstance(found, Violation):
-                yield found
-            elif found[1].dimension is not None and {found[0].role, "compute"} & set(rule.roles or ()):
-                yield from _dimension(found[0], found[1].dimension, rule, found[1].groups)
+        assert subject.contracted is not None
+        yield from _dimension(subject, subject.contracted, rule, subject.groups)
         return
-    for each in looked_at(graph, rule, forward_checked=forward_checked):
-        if isinstance(each, Violation):
-            yield each
-            continue
-        checked, grown = each[0], Fraction(1)
-        aligned = dimensions(rule.dims or "last", len(checked.tensor.shape))
-        for dimension in aligned:
-            yield from _dimension(checked, dimension, rule, grown=grown)
-            if dimension != aligned[-1]:
-                grown *= _growth(checked, dimension, rule)
+    grown: Fraction | int = 1
+    named = dimensions(rule.dims or "last", len(subject.tensor.shape))
+    for dimension in named:
+        yield from _dimension(subject, dimension, rule, grown=grown)
+        if dimension != named[-1]:
+            grown *= _growth(subject, dimension, rule)
 
 
 def dimensions(dims: str, rank: int) -> range:
@@ -47,12 +55,12 @@ def dimensions(dims: str, rank: int) -> range:
     return range(max(0, rank - count), rank)
 
 
-def _growth(checked: CheckedTensor, dimension: int, rule: Rule) -> Fraction:
+def _growth(subject: Subject, dimension: int, rule: Rule) -> Fraction | int:
     """How many times as large padding a dimension makes the tensor."""
-    size, value = checked.tensor.shape[dimension], checked.sizes[dimension]
-    item = ITEM_BYTES.get(checked.tensor.dtype) if rule.unit == "bytes" else 1
+    size, value = subject.tensor.shape[dimension], subject.sizes[dimension]
+    item = ITEM_BYTES.get(subject.tensor.dtype) if rule.unit == "bytes" else 1
     if not value or item is None or (size == 1 and rule.dims != "all"):
-        return Fraction(1)
+        return 1
     return Fraction(_padded(value, item, int(rule.value)), value)
 
 
@@ -63,44 +71,43 @@ def _padded(value: int, item: int, limit: int) -> int:
 
 
 def _dimension(
-    checked: CheckedTensor, dimension: int, rule: Rule, groups: int = 1, grown: Fraction = Fraction(1)
-) -> Iterator[Violation]:
-    size, value = checked.tensor.shape[dimension], checked.sizes[dimension]
+    subject: Subject, dimension: int, rule: Rule, groups: int = 1, grown: Fraction | int = 1
+) -> Iterator[Judgement]:
+    size, value = subject.tensor.shape[dimension], subject.sizes[dimension]
     if size == groups and rule.dims != "all":
         return
-    item = ITEM_BYTES.get(checked.tensor.dtype) if rule.unit == "bytes" else 1
+    item = ITEM_BYTES.get(subject.tensor.dtype) if rule.unit == "bytes" else 1
     limit = int(rule.value)
     if item is None:
-        yield checked.violation(
-            rule, measured=size, limit=limit, undecided=True,
-            message=f"{_where(checked, dimension)}: the width of {checked.tensor.dtype} is not known",
+        yield Judgement(
+            measured=size, limit=limit, undecided=True,
+            message=f"{_where(subject, dimension)}: the width of {subject.tensor.dtype} is not known",
             suggestion="give the rule in elements")  # fmt: skip
         return
     # groups divide the size: a group's is a multiple where the whole is one of so many times the limit
-    verdict = is_multiple(size, limit * groups, checked.graph.symbols, value, item=item)
+    verdict = is_multiple(size, limit * groups, subject.symbols, value, item=item)
     if value == groups and rule.dims != "all" and not verdict:  # a symbolic size: 1 does not count, but need not be 1
         verdict = None
     if verdict is None:
         told = f"{size}, which has no known value" if value is None else f"{size}, {value} in this case"
-        yield checked.violation(
-            rule, measured=size, limit=limit, undecided=True,
-            message=f"{_where(checked, dimension)} is {told}: it need not be a multiple of {limit} {rule.unit}",
+        yield Judgement(
+            measured=size, limit=limit, undecided=True,
+            message=f"{_where(subject, dimension)} is {told}: it need not be a multiple of {limit} {rule.unit}",
             suggestion=f"make it a multiple of {limit} by construction, e.g. pad the input")  # fmt: skip
     elif not verdict:
-        yield _misaligned(checked, dimension, rule, value, item, groups, grown)
+        yield _misaligned(subject, dimension, rule, value, item, groups, grown)
 
 
-def _where(checked: CheckedTensor, dimension: int) -> str:
-    return f"dimension {dimension} of {checked.operand} {checked.tensor.shape}"
+def _where(subject: Subject, dimension: int) -> str:
+    return f"dimension {dimension} of {subject.operand} {subject.tensor.shape}"
 
 
 def _misaligned(
-    checked: CheckedTensor, dimension: int, rule: Rule, value: int | None, item: int, groups: int, grown: Fraction
-) -> Violation:
-    limit, size, where = int(rule.value), checked.tensor.shape[dimension], _where(checked, dimension)
+    subject: Subject, dimension: int, rule: Rule, value: int | None, item: int, groups: int, grown: Fraction | int
+) -> Judgement:
+    limit, size, where = int(rule.value), subject.tensor.shape[dimension], _where(subject, dimension)
     if value is None:
-        return checked.violation(
-            rule,
+        return Judgement(
             measured=size,
             limit=limit,
             message=f"{where} is {size}, no multiple of {limit} {rule.unit} for any value in its range",
@@ -109,14 +116,13 @@ def _misaligned(
     group = value // groups
     padded_group = _padded(group, item, limit)
     padded = padded_group * groups
-    nbytes = checked.nbytes
+    nbytes = subject.nbytes
     cost = int(nbytes // value * (padded - value) * grown) if nbytes is not None else None
     shown = f"{size} ({value} in this case)" if isinstance(size, str) else str(value)
     shown += f", {group} in each of {groups} groups" if groups > 1 else ""
     shown += f" elements ({group * item} bytes)" if rule.unit == "bytes" else ""
     each = f", {padded_group} in each of {groups} groups" if groups > 1 else ""
-    return checked.violation(
-        rule,
+    return Judgement(
         measured=group * item if not isinstance(size, str) else f"{size} = {group * item}",
         limit=limit,
         cost=cost,

@@ -1,26 +1,22 @@
 """Which tensors of a graph a rule looks at, each once."""
 
 import functools
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.accelerators.rule_kinds import TENSOR_ROLES
-from inductor_debug.stages.graphs.known import known_product
-from inductor_debug.stages.graphs.operation_names import Operation, matches, settled
+from inductor_debug.stages.graphs.operation_names import Operation, matches
 from inductor_debug.stages.graphs.records import (
     DISCRETE,
     GETITEM,
-    HIGHER_ORDER,
-    ITEM_BYTES,
     GraphRecord,
     NodeRecord,
     TensorRecord,
 )
-from inductor_debug.stages.graphs.symbolic_sizes import Symbols, bounds, shape_in_case
-from inductor_debug.stages.rules.violation import Violation
+from inductor_debug.stages.rules.judged import Judgement, Subject
+from inductor_debug.stages.rules.violation import Violation, row
 
 SHARED_ROLES = ("parameter", "buffer", "input", "saved", "constant")
 """Placeholders of a backward graph that its forward graph has shown already."""
@@ -37,7 +33,7 @@ BOUND = (
 
 @dataclass(frozen=True)
 class CheckedTensor:
-    """One tensor under a rule.
+    """One tensor under a rule, in its place.
 
     Attributes:
         graph, node: where it is. For an operand of a contraction, the node that reads it.
@@ -45,6 +41,7 @@ class CheckedTensor:
         operand: ``output``, ``output[i]``, a placeholder's role, or ``args[i]``.
         role: activation, parameter or index, as ``alignment_roles`` names them. Buffers count as parameters.
         made: which tensor it is, the same at every node that reads it.
+        contracted, groups: as of :class:`~stages.rules.judged.Subject`.
     """
 
     graph: GraphRecord
@@ -52,81 +49,21 @@ class CheckedTensor:
     tensor: TensorRecord
     operand: str
     role: str
-    made: str = ""
+    made: str
+    contracted: int | None = None
+    groups: int = 1
 
     @property
-    def sizes(self) -> list[int | None]:
-        """The shape in this case; None for a size that is not known."""
-        return shape_in_case(self.tensor, self.graph.symbols)
+    def subject(self) -> Subject:
+        """What a rule judges it by."""
+        return Subject(self.tensor, self.graph.symbols, self.operand, self.node.aliases, self.contracted, self.groups)
 
-    @property
-    def bounds(self) -> list[tuple[int | None, int | None]]:
-        """Least and largest size of each dimension over the symbols' ranges."""
-        return [bounds(size, self.graph.symbols) for size in self.tensor.shape]
-
-    @property
-    def where(self) -> str:
-        """Operand, shape and dtype in words."""
-        return f"{self.operand} {self.tensor.shape} {self.tensor.dtype}"
-
-    @property
-    def nbytes(self) -> int | None:
-        """Dense bytes in this case, or None where a size or the dtype's width is unknown."""
-        return known_product([ITEM_BYTES.get(self.tensor.dtype), *self.sizes])
-
-    def violation(self, rule: Rule, *, measured: object, limit: object, message: str, suggestion: str,
-                  undecided: bool = False, cost: int | None = None, share: float | None = None,
-                  part: str = "") -> Violation:  # fmt: skip
-        """A row about this tensor; severity ``error`` until the profile's strictness is known.
-
-        Args:
-            rule, measured, limit, message, suggestion, undecided, cost, share: as for :func:`row`.
-            part: tells costs of one tensor apart that add up (padding one dimension, and another).
-        """
-        node = self.node
-        if node.aliases and rule.effect == "pad":  # a view allocates nothing that could be padded
-            cost = share = None
-        return row(self.graph, node, rule, operand=self.operand, measured=measured, limit=limit, message=message,
-                   suggestion=suggestion, undecided=undecided, cost=cost, share=share,
-                   piece=f"{self.made}:{part}" if self.made else "")  # fmt: skip
-
-
-def row(graph: GraphRecord, node: NodeRecord, rule: Rule, *, operand: str, measured: object, limit: object,
-        message: str, suggestion: str, undecided: bool = False, cost: int | None = None,
-        share: float | None = None, piece: str = "") -> Violation:  # fmt: skip
-    """One violation with the node's place filled in.
-
-    Args:
-        graph, node: where it is.
-        rule: what is violated.
-        operand, measured, limit, message, suggestion: as of :class:`~stages.rules.violation.Violation`; the message
-            gets the node's name in front.
-        undecided: whether the sizes leave it open, instead of breaking the rule.
-        cost, share: the row's ``cost_bytes`` and ``cost_share``; None where they are not known.
-        piece: tells costs of one tensor apart that add up; empty for a row of its own.
-    """
-    return Violation(
-        graph=graph.id, node=node.name, target=node.target, operand=operand, module=node.module,
-        source=str(node.source) if node.source else "", rule=rule.rule, effect=rule.effect or "reject",
-        severity="undecided" if undecided else "error", measured=str(measured), limit=str(limit), cost_bytes=cost,
-        cost_share=share, message=f"{node.name}: {message}", suggestion=suggestion, piece=piece,
-    )  # fmt: skip
-
-
-def byte_bounds(tensor: TensorRecord, symbols: Symbols) -> tuple[int | None, int | None]:
-    """Dense bytes of a tensor at least and at most over the symbols' ranges; None where that is open or unknown."""
-    item, ends = ITEM_BYTES.get(tensor.dtype), [bounds(size, symbols) for size in tensor.shape]
-    if item is None:
-        return None, None
-    return item * math.prod(max(low or 0, 0) for low, _ in ends), known_product([item, *(high for _, high in ends)])
-
-
-def storage_bounds(tensor: TensorRecord, symbols: Symbols) -> tuple[int | None, int | None]:
-    """Bytes of the storage that a tensor is in, at least and at most, as :func:`byte_bounds` tells its dense ones."""
-    if tensor.storage_bytes is None:
-        return byte_bounds(tensor, symbols)
-    least, most = bounds(tensor.storage_bytes, symbols)
-    return max(least or 0, 0), most
+    def row(self, rule: Rule, judgement: Judgement) -> Violation:
+        """A judgement as a row about this tensor; severity ``error`` until the profile's strictness is known."""
+        return row(self.graph, self.node, rule, operand=self.operand, measured=judgement.measured,
+                   limit=judgement.limit, message=judgement.message, suggestion=judgement.suggestion,
+                   undecided=judgement.undecided, cost=judgement.cost, share=judgement.share,
+                   piece=f"{self.made}:{judgement.part}" if self.made else "")  # fmt: skip
 
 
 def tensors(graph: GraphRecord, *, forward_checked: bool) -> Iterator[CheckedTensor]:
@@ -230,69 +167,6 @@ def _of_operations(graph: GraphRecord, rule: Rule) -> Iterator[CheckedTensor]:
             seen.add(name)
         for index in range(len(node.outputs)):
             yield made_at(graph, node, index)
-
-
-def unclear(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
-    """An undecided row for each node of a graph before decomposition that may become one of ``rule.operations``.
-
-    One that is known to call such an operation gets it too: what the operation is given the Python call does not show.
-    """
-    for node in graph.nodes:
-        if not node.is_call:
-            continue
-        named = next((item for item in rule.operations or () if _may_become(item, node, graph)), None)
-        if named is not None:
-            yield row(
-                graph,
-                node,
-                rule,
-                operand="",
-                measured=node.target,
-                limit=named,
-                undecided=True,
-                message=f"{node.target} may become {named.removeprefix('!')}, which the rule {rule.rule} looks at: "
-                "only the aten graph can tell",
-                suggestion="check the aten graph (backend=aot_mock)",
-            )
-
-
-def unseen(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
-    """An undecided row for each node that runs operations which the graph does not hold, so that no rule sees them."""
-    for node in graph.nodes:
-        if node.op != "call_module" and not node.target.startswith(HIGHER_ORDER):
-            continue
-        if rule.rule == "operation" and node.dispatched is not None:
-            continue  # it tells what its body calls
-        if node.op == "call_module":
-            message = f"module {node.target} was not traced into: what it calls is not known"
-            suggestion = "let Dynamo inline the module"
-        elif has_body(graph, node):
-            message = f"the body of {node.target} was not looked at: its operations are not in this graph"
-            suggestion = (
-                "check the aten graph (backend=aot_mock), where it may be inlined"
-                if graph.kind == "dynamo"
-                else "check what it calls as a model of its own, or write it without the higher-order operator"
-            )
-        else:
-            continue
-        yield row(graph, node, rule, operand="", measured=node.target, limit="", undecided=True, message=message,
-                  suggestion=suggestion)  # fmt: skip
-
-
-def has_body(graph: GraphRecord, node: NodeRecord) -> bool:
-    """Whether a node is a higher-order operator that is given graphs to run."""
-    if not node.target.startswith(HIGHER_ORDER):
-        return False
-    given = set(node.inputs)
-    return any(other.op == "get_attr" and not other.outputs and other.name in given for other in graph.nodes)
-
-
-def _may_become(pattern: str, node: NodeRecord, graph: GraphRecord) -> bool:
-    """Whether a node may come to what ``pattern`` names, and its own name does not say so."""
-    pattern = pattern.removeprefix("!")
-    if matches(pattern, Operation.of(node)):
-        return False
-    return matches(pattern, Operation.dispatched(node)) is not False or not settled(node, graph)
 
 
 def selects(patterns: Sequence[str], node: NodeRecord) -> bool:

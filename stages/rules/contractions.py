@@ -7,8 +7,8 @@ from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.accelerators.rule_kinds import PRODUCT_ROLES
 from inductor_debug.stages.graphs.operation_names import Operation
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
-from inductor_debug.stages.rules.checked_tensors import CheckedTensor, chosen, made_at, read_at, row, selects
-from inductor_debug.stages.rules.violation import Violation
+from inductor_debug.stages.rules.checked_tensors import CheckedTensor, chosen, made_at, read_at, selects
+from inductor_debug.stages.rules.unread import Unread
 
 CONTRACTIONS: dict[str, tuple[tuple[int, str, int], ...]] = {
     "mm": ((0, "self", -1), (1, "mat2", -2)),
@@ -124,38 +124,30 @@ def _gradients(node: NodeRecord, of_input: list[Operand]) -> list[Operand]:
     return found
 
 
-def contractions(graph: GraphRecord, rule: Rule) -> Iterator[tuple[CheckedTensor, Operand] | Violation]:
+def contractions(graph: GraphRecord, rule: Rule) -> Iterator[CheckedTensor | Unread]:
     """What the operations of ``rule`` contract, at each node that reads it.
 
     Yields:
-        A tensor, and which operand it is, the dimension counted from the first; an undecided row where that can't be
-        read from the node.
+        A tensor, with the dimension that is contracted and its groups; a node of which that can't be read.
     """
     for node in graph.nodes:
         yield from _contractions_at(graph, node, rule)
 
 
-def looked_at(graph: GraphRecord, rule: Rule, *,
-              forward_checked: bool) -> Iterator[tuple[CheckedTensor, int | None] | Violation]:  # fmt: skip
+def looked_at(graph: GraphRecord, rule: Rule, *, forward_checked: bool) -> Iterator[CheckedTensor | Unread]:
     """The tensors that ``rule`` looks at, those of products under the roles ``compute`` and ``result`` among them.
 
     Yields:
-        A tensor, and which of its dimensions is contracted where it is read (None: none, or several together). For an
-        operation of which that can't be read, an undecided row.
+        A tensor, with the dimension that is contracted where it is read; an operation of which that can't be told.
     """
     roles = set(rule.roles or ())
     if not roles or roles - set(PRODUCT_ROLES):
-        for checked in chosen(graph, rule, forward_checked=forward_checked):
-            yield checked, None
+        yield from chosen(graph, rule, forward_checked=forward_checked)
     for node in graph.nodes if roles & set(PRODUCT_ROLES) else ():
         found = list(_contractions_at(graph, node, rule))
-        for item in found:
-            if isinstance(item, Violation):
-                yield item
-            elif "compute" in roles:
-                yield item[0], item[1].dimension
+        yield from (each for each in found if isinstance(each, Unread) or "compute" in roles)
         for index in _results(node) if found and "result" in roles else ():
-            yield made_at(graph, node, index), None
+            yield made_at(graph, node, index)
 
 
 def _results(node: NodeRecord) -> range:
@@ -167,23 +159,19 @@ def _results(node: NodeRecord) -> range:
     return range(len(node.outputs) - bool(biased))
 
 
-def _contractions_at(
-    graph: GraphRecord, node: NodeRecord, rule: Rule
-) -> Iterator[tuple[CheckedTensor, Operand] | Violation]:
+def _contractions_at(graph: GraphRecord, node: NodeRecord, rule: Rule) -> Iterator[CheckedTensor | Unread]:
     if node.op not in ("call_function", "call_method") or not selects(rule.operations or (), node):
         return
     if Operation.of(node).short & UNREADABLE:
-        yield row(graph, node, rule, operand="", measured=node.target, limit=rule.value, undecided=True,
-                  message=f"what {node.target} contracts can't be read from its arguments: not established",
-                  suggestion="check the aten graph, or write it as a matrix product")  # fmt: skip
+        message = f"what {node.target} contracts can't be read from its arguments: not established"
+        suggestion = "check the aten graph, or write it as a matrix product"
+        yield Unread(graph, node, message, suggestion, measured=node.target)
         return
     for read in contracted(node):
-        yield _contraction(graph, node, rule, read)
+        yield _contraction(graph, node, read)
 
 
-def _contraction(
-    graph: GraphRecord, node: NodeRecord, rule: Rule, read: Operand
-) -> tuple[CheckedTensor, Operand] | Violation:
+def _contraction(graph: GraphRecord, node: NodeRecord, read: Operand) -> CheckedTensor | Unread:
     position, dimension = read.position, read.dimension
     producer = operand(graph, node, position, read.keyword)
     tensor = producer.outputs[0] if producer is not None and producer.outputs else None
@@ -191,11 +179,10 @@ def _contraction(
     if dimension == -2 and rank == 1:  # matmul with a vector contracts its only dimension
         dimension = -1
     if producer is None or tensor is None or not (dimension is None or -rank <= dimension < rank):
-        return row(graph, node, rule, operand=f"args[{position}]", measured="", limit=rule.value, undecided=True,
-                   message=f"operand {position} of {node.target} has no recorded shape that can be contracted",
-                   suggestion="check this operation by hand")  # fmt: skip
+        message = f"operand {position} of {node.target} has no recorded shape that can be contracted"
+        return Unread(graph, node, message, "check this operation by hand", operand=f"args[{position}]")
     at = None if dimension is None else dimension % rank
-    return read_at(graph, node, f"args[{position}]", producer), replace(read, dimension=at)
+    return replace(read_at(graph, node, f"args[{position}]", producer), contracted=at, groups=read.groups)
 
 
 def operand(graph: GraphRecord, node: NodeRecord, position: int, keyword: str) -> NodeRecord | None:

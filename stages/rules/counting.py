@@ -13,6 +13,12 @@ WHOLE = ("dtype", "rank", "size", "memory_tensor", "operation")
 layout's is a copy of the very view."""
 
 
+def stands_alone(rule: str, effect: str) -> bool:
+    """Whether a row of it costs all that it says, or nothing where another row of the same piece did: no other cost
+    changes it."""
+    return rule not in WHOLE or effect == "pad"
+
+
 class Storages:
     """Whose bytes a piece shows."""
 
@@ -58,7 +64,7 @@ def count_once(rows: Iterable[Violation], graphs: Iterable[GraphRecord]) -> list
             known = first.setdefault((row.rule, row.effect, row.piece), row)
             if known is not row:
                 row = _counted_at(known, row, 0)
-            elif row.rule in WHOLE and row.effect != "pad":
+            elif not stands_alone(row.rule, row.effect):
                 base, nbytes = storages.of(row.piece)
                 key = (row.rule, row.effect, base)
                 left = cost if nbytes is None else min(cost, nbytes - counted[key])

@@ -1,10 +1,11 @@
 """The rules about a whole graph: peak memory, and a user's own callable."""
 
+import functools
 import importlib
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from numbers import Integral, Real
 from types import NoneType
 from typing import Any
@@ -13,8 +14,9 @@ from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import Rule
 from inductor_debug.stages.graphs.liveness import peak_live
 from inductor_debug.stages.graphs.records import GraphRecord
-from inductor_debug.stages.rules.checked_tensors import BOUND, identity, operands_of, row, selects, storage_bounds
-from inductor_debug.stages.rules.violation import CustomFinding, Violation
+from inductor_debug.stages.rules.checked_tensors import BOUND, identity, operands_of, selects
+from inductor_debug.stages.rules.judged import Judgement, storage_bounds
+from inductor_debug.stages.rules.violation import CustomFinding, Violation, row
 
 FINDING = tuple(field.name for field in fields(CustomFinding))
 """Keys of what a custom rule yields; ``node`` and ``message`` are required."""
@@ -28,65 +30,95 @@ _TYPES: dict[str, tuple[tuple[type, ...], str]] = {
 """What some keys hold."""
 
 
-def memory_peak(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
-    """One row where more than ``rule.value`` bytes are alive at once, at the node that reaches the peak.
+@dataclass(frozen=True, eq=False)
+class Peak:
+    """The most bytes that are alive at once in a graph, each measured when it is first asked for.
+
+    Every one is bytes, None where they are not known, and the node at which they are reached.
+    """
+
+    graph: GraphRecord
+
+    @functools.cached_property
+    def here(self) -> tuple[int | None, str]:
+        """In this case."""
+        return peak_live(self.graph)
+
+    @functools.cached_property
+    def least(self) -> tuple[int | None, str]:
+        """At least, over the symbols' ranges."""
+        return peak_live(self.graph, lambda tensor: storage_bounds(tensor, self.graph.symbols)[0])
+
+    @functools.cached_property
+    def most(self) -> tuple[int | None, str]:
+        """At most, over the symbols' ranges."""
+        return peak_live(self.graph, lambda tensor: storage_bounds(tensor, self.graph.symbols)[1])
+
+    @functools.cached_property
+    def symbolic(self) -> bool:
+        """Whether it depends on symbols."""
+        tensors = [tensor for node in self.graph.nodes for tensor in node.outputs]
+        return any(isinstance(size, str) for tensor in tensors for size in (*tensor.shape, tensor.storage_bytes))
+
+    @property
+    def subject(self) -> "Peak":
+        """What the rule judges it by."""
+        return self
+
+    def row(self, rule: Rule, judgement: Judgement) -> Violation:
+        """A judgement as a row at the node that reaches the peak."""
+        return row(self.graph, self.graph.node(judgement.node), rule, operand="", measured=judgement.measured,
+                   limit=judgement.limit, message=judgement.message, suggestion=judgement.suggestion,
+                   undecided=judgement.undecided, cost=judgement.cost)  # fmt: skip
+
+
+def peaks(graph: GraphRecord, rule: Rule, *, forward_checked: bool) -> Iterator[Peak]:
+    """What the memory_peak rule looks at: the graph's one peak."""
+    yield Peak(graph)
+
+
+def memory_peak(subject: Peak, rule: Rule) -> Iterator[Judgement]:
+    """One judgement where more than ``rule.value`` bytes are alive at once, at the node that reaches the peak.
 
     Symbolic sizes are decided by their ranges, else as this case had them; a peak that fits here, but need not, is
     undecided.
     """
     limit = int(rule.value)
-    peak, name = peak_live(graph)
-    if not name or (peak is not None and peak <= limit and not _symbolic(graph)):
+    peak, name = subject.here
+    if not name or (peak is not None and peak <= limit and not subject.symbolic):
         return
-    if peak is None or peak <= limit:
-        yield from _peak_over_ranges(graph, rule, peak, name, limit)
+    if peak is not None and peak > limit:
+        yield _above(peak, name, limit)
         return
-    yield _peak_row(graph, rule, name, peak, limit)
-
-
-def _symbolic(graph: GraphRecord) -> bool:
-    tensors = [tensor for node in graph.nodes for tensor in node.outputs]
-    return any(isinstance(size, str) for tensor in tensors for size in (*tensor.shape, tensor.storage_bytes))
-
-
-def _peak_over_ranges(graph: GraphRecord, rule: Rule, peak: int | None, name: str, limit: int) -> Iterator[Violation]:
-    """The row, if any, of a graph whose peak in this case is within the limit, or not known."""
-    least, at = peak_live(graph, lambda tensor: storage_bounds(tensor, graph.symbols)[0])
-    most, _ = peak_live(graph, lambda tensor: storage_bounds(tensor, graph.symbols)[1])
+    (least, at), (most, _) = subject.least, subject.most
     if most is not None and most <= limit:
         return
     if least is not None and least > limit:
-        yield _peak_row(graph, rule, at, least, limit)
+        yield _above(least, at, limit)
         return
     here = "not known: a size has no value in this case" if peak is None else f"{peak:,} bytes in this case"
-    yield row(
-        graph,
-        graph.node(name),
-        rule,
-        operand="",
+    yield Judgement(
         measured="" if peak is None else peak,
         limit=limit,
         undecided=True,
         message=f"the peak of live memory is {here}, and may be {'any number' if most is None else f'{most:,}'}",
         suggestion=BOUND,
+        node=name,
     )
 
 
-def _peak_row(graph: GraphRecord, rule: Rule, name: str, peak: int, limit: int) -> Violation:
-    return row(
-        graph,
-        graph.node(name),
-        rule,
-        operand="",
+def _above(peak: int, name: str, limit: int) -> Judgement:
+    return Judgement(
         measured=peak,
         limit=limit,
         cost=peak - limit,
         message=f"{peak:,} bytes are alive here at once, more than {limit:,}",
         suggestion="lower the batch, recompute activations (torch.utils.checkpoint) or use a narrower dtype",
+        node=name,
     )
 
 
-def custom(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
+def custom(graph: GraphRecord, rule: Rule) -> Iterator[Violation]:
     """What the callable ``rule.value._target_`` finds, called as ``function(graph, **the_other_keys)``.
 
     It yields mappings with ``node`` (a name in the graph) and ``message``, and any of :data:`FINDING`;

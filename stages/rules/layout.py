@@ -3,127 +3,114 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from inductor_debug.stages.accelerators.config import Rule
-from inductor_debug.stages.graphs.records import ITEM_BYTES, GraphRecord, Size
+from inductor_debug.stages.graphs.records import ITEM_BYTES, Size
 from inductor_debug.stages.graphs.symbolic_sizes import case_value, is_equal, is_multiple, product
-from inductor_debug.stages.rules.checked_tensors import CheckedTensor, chosen
-from inductor_debug.stages.rules.violation import Violation
+from inductor_debug.stages.rules.judged import Judgement, Subject
 
 
-def layout(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
-    """One row for each tensor whose strides or storage offset are not the layout's; the cost is a copy of it.
+def layout(subject: Subject, rule: Rule) -> Iterator[Judgement]:
+    """One judgement of a tensor whose strides or storage offset are not the layout's; the cost is a copy of it.
 
     ``contiguous`` concerns every tensor, ``channels_last`` those of rank 4 and 5. ``{stride: N, offset: M}`` asks for
     multiples, in ``unit``: of N every stride but those of 1, of M the storage offset. Strides of dimensions of size 1
     don't matter, nor those of empty tensors. A symbolic stride that fits in this case, but need not, is undecided.
     """
-    for checked in chosen(graph, rule, forward_checked=forward_checked):
-        rank = len(checked.tensor.shape)
-        if rule.value == "channels_last" and rank not in (4, 5):
-            continue
-        yield from _layout(checked, rule)
-
-
-def _layout(checked: CheckedTensor, rule: Rule) -> Iterator[Violation]:
-    if 0 in checked.sizes:
+    rank = len(subject.tensor.shape)
+    if 0 in subject.sizes or (rule.value == "channels_last" and rank not in (4, 5)):
         return
-    if len(checked.tensor.stride) != len(checked.tensor.shape):
-        yield _undecided_layout(checked, rule, "has no strides")
+    if len(subject.tensor.stride) != rank:
+        yield _undecided_layout(subject, rule, "has no strides")
     elif isinstance(rule.value, Mapping):
-        yield from _multiples(checked, rule)
+        yield from _multiples(subject, rule)
     else:
-        yield from _dense(checked, rule, str(rule.value))
+        yield from _dense(subject, rule, str(rule.value))
 
 
-def _undecided_layout(checked: CheckedTensor, rule: Rule, why: str) -> Violation:
-    tensor = checked.tensor
-    return checked.violation(
-        rule,
+def _undecided_layout(subject: Subject, rule: Rule, why: str) -> Judgement:
+    tensor = subject.tensor
+    return Judgement(
         measured=tensor.stride,
         limit=rule.value if isinstance(rule.value, str) else dict(rule.value),
         undecided=True,
-        message=f"{checked.operand} {tensor.shape}, strides {tensor.stride}, offset {tensor.storage_offset}: {why}",
+        message=f"{subject.operand} {tensor.shape}, strides {tensor.stride}, offset {tensor.storage_offset}: {why}",
         suggestion="check this tensor by hand, or copy it into the layout",
     )
 
 
-def _dense(checked: CheckedTensor, rule: Rule, layout: str) -> Iterator[Violation]:
-    tensor, symbols, sizes = checked.tensor, checked.graph.symbols, checked.sizes
+def _dense(subject: Subject, rule: Rule, layout: str) -> Iterator[Judgement]:
+    tensor, symbols, sizes = subject.tensor, subject.symbols, subject.sizes
     strides = [case_value(stride, None, symbols) for stride in tensor.stride]
     known = [size for size in sizes if size is not None]
     wanted = strides_of(known, layout) if len(known) == len(sizes) and None not in strides else []
     if any(size != 1 and got != want for size, got, want in zip(sizes, strides, wanted, strict=False)):
-        yield checked.violation(
-            rule,
+        yield Judgement(
             measured=strides,
             limit=f"{layout} {wanted}",
-            cost=checked.nbytes,
-            message=f"{checked.operand} {tensor.shape} has strides {strides}, {layout} would be {wanted}",
+            cost=subject.nbytes,
+            message=f"{subject.operand} {tensor.shape} has strides {strides}, {layout} would be {wanted}",
             suggestion=_relayout(layout),
         )
     elif not all(
         size == 1 or is_equal(got, want, symbols)
         for size, got, want in zip(tensor.shape, tensor.stride, strides_of(tensor.shape, layout), strict=True)
     ):
-        yield _undecided_layout(checked, rule, f"{layout} here, as far as can be told, but need not be")
+        yield _undecided_layout(subject, rule, f"{layout} here, as far as can be told, but need not be")
     offset = case_value(tensor.storage_offset, None, symbols)
     if offset:
-        yield checked.violation(
-            rule,
+        yield Judgement(
             measured=f"offset {offset}",
             limit="offset 0",
-            cost=checked.nbytes,
-            message=f"{checked.operand} {tensor.shape} starts {offset} elements into its storage",
+            cost=subject.nbytes,
+            message=f"{subject.operand} {tensor.shape} starts {offset} elements into its storage",
             suggestion="clone the view, or slice later",
         )
     elif isinstance(tensor.storage_offset, str):
-        yield _undecided_layout(checked, rule, "where it starts in its storage is not fixed")
+        yield _undecided_layout(subject, rule, "where it starts in its storage is not fixed")
 
 
-def _multiples(checked: CheckedTensor, rule: Rule) -> Iterator[Violation]:
-    tensor, symbols = checked.tensor, checked.graph.symbols
+def _multiples(subject: Subject, rule: Rule) -> Iterator[Judgement]:
+    tensor, symbols = subject.tensor, subject.symbols
     item = ITEM_BYTES.get(tensor.dtype) if rule.unit == "bytes" else 1
     if item is None:
-        yield _undecided_layout(checked, rule, f"the width of {tensor.dtype} is not known; give the rule in elements")
+        yield _undecided_layout(subject, rule, f"the width of {tensor.dtype} is not known; give the rule in elements")
         return
-    shape, wanted, base = f"{checked.operand} {tensor.shape}", rule.value.get("stride"), rule.value.get("offset")
+    shape, wanted, base = f"{subject.operand} {tensor.shape}", rule.value.get("stride"), rule.value.get("offset")
     here = [case_value(stride, None, symbols) for stride in tensor.stride]
     verdicts = [
-        _fits(checked, dimension, value, is_multiple(stride, wanted or 1, symbols, value, item=item))
+        _fits(subject, dimension, value, is_multiple(stride, wanted or 1, symbols, value, item=item))
         for dimension, (stride, value) in enumerate(zip(tensor.stride, here, strict=True))
     ]
     wrong = [value * item for value, fits in zip(here, verdicts, strict=True) if fits is False and value is not None]
     if False in verdicts:
-        yield checked.violation(
-            rule,
+        yield Judgement(
             measured=wrong,
             limit=f"stride {wanted}",
-            cost=checked.nbytes,
+            cost=subject.nbytes,
             message=f"{shape} has strides of {wrong} {rule.unit}, not multiples of {wanted}",
             suggestion="copy it into a padded buffer, or pad the dimension behind",
         )
     elif None in verdicts:
-        yield _undecided_layout(checked, rule, f"strides need not be multiples of {wanted} {rule.unit}")
+        yield _undecided_layout(subject, rule, f"strides need not be multiples of {wanted} {rule.unit}")
     offset = case_value(tensor.storage_offset, None, symbols)
     fits = is_multiple(tensor.storage_offset, base or 1, symbols, offset, item=item)
     if fits is None:
-        yield _undecided_layout(checked, rule, f"its start need not be a multiple of {base} {rule.unit}")
+        yield _undecided_layout(subject, rule, f"its start need not be a multiple of {base} {rule.unit}")
     elif not fits:
         found = tensor.storage_offset if offset is None else offset * item
-        yield checked.violation(
-            rule,
+        yield Judgement(
             measured=f"offset {found}",
             limit=f"offset {base}",
-            cost=checked.nbytes,
+            cost=subject.nbytes,
             message=f"{shape} starts {found} {rule.unit} into its storage, not a multiple of {base}",
             suggestion="clone the view, or slice at a multiple",
         )
 
 
-def _fits(checked: CheckedTensor, dimension: int, stride: int | None, verdict: bool | None) -> bool | None:
+def _fits(subject: Subject, dimension: int, stride: int | None, verdict: bool | None) -> bool | None:
     """``verdict``, but for a dimension of size 1 or a stride of 1, which may be anything where they are so for good."""
-    if checked.tensor.shape[dimension] == 1 or checked.tensor.stride[dimension] == 1:
+    if subject.tensor.shape[dimension] == 1 or subject.tensor.stride[dimension] == 1:
         return True
-    return None if verdict is False and 1 in (checked.sizes[dimension], stride) else verdict
+    return None if verdict is False and 1 in (subject.sizes[dimension], stride) else verdict
 
 
 def _relayout(wanted: str) -> str:

@@ -8,8 +8,9 @@ from inductor_debug.stages.accelerators.profile import Profile
 from inductor_debug.stages.graphs.known import known_total
 from inductor_debug.stages.graphs.operation_names import Operation, matches, settled
 from inductor_debug.stages.graphs.records import GETITEM, HIGHER_ORDER, GraphRecord, NodeRecord
-from inductor_debug.stages.rules.checked_tensors import has_body, identity, row
-from inductor_debug.stages.rules.violation import Violation
+from inductor_debug.stages.rules.checked_tensors import identity
+from inductor_debug.stages.rules.unread import has_body
+from inductor_debug.stages.rules.violation import Violation, row
 
 REPLACE = "replace it, or give the backend a decomposition for it"
 
@@ -53,7 +54,7 @@ def _inside(graph: GraphRecord, node: NodeRecord, rule: Rule, *, aten_checked: b
     """A row for each call that a higher-order operator's graphs make under a denied name, at its own line.
 
     What AOTAutograd makes of them has lost the names that are Python's, and those in place. One whose graphs are not
-    known is undecided; where no aten graph is checked, :func:`stages.rules.checked_tensors.unseen` says so.
+    known is undecided; where no aten graph is checked, :func:`stages.rules.unread.unseen` says so.
     """
     for inner in node.body or ():
         pattern, _ = _verdict(Operation.of(inner), rule)
@@ -74,7 +75,7 @@ def _inside(graph: GraphRecord, node: NodeRecord, rule: Rule, *, aten_checked: b
 
 
 def _told_by_unseen(graph: GraphRecord, node: NodeRecord) -> bool:
-    """Whether :func:`stages.rules.checked_tensors.unseen` has the row of a node that nothing is known of."""
+    """Whether :func:`stages.rules.unread.unseen` has the row of a node that nothing is known of."""
     return node.dispatched is None and has_body(graph, node)
 
 

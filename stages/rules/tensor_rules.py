@@ -3,11 +3,11 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from inductor_debug.stages.accelerators.config import Rule
-from inductor_debug.stages.graphs.records import INTEGERS, ITEM_BYTES, GraphRecord
-from inductor_debug.stages.graphs.symbolic_sizes import case_value
-from inductor_debug.stages.rules.checked_tensors import BOUND, CheckedTensor, byte_bounds, chosen
+from inductor_debug.stages.graphs.records import INTEGERS, GraphRecord
+from inductor_debug.stages.rules.checked_tensors import BOUND, CheckedTensor, chosen
 from inductor_debug.stages.rules.contractions import contractions
-from inductor_debug.stages.rules.violation import Violation
+from inductor_debug.stages.rules.judged import Judgement, Subject
+from inductor_debug.stages.rules.unread import Unread
 
 INSTEAD = {
     "float64": ("float32", "bfloat16", "float16"),
@@ -31,28 +31,27 @@ def instead_of(found: str, allowed: Sequence[str]) -> str | None:
     return next((other for other in choices if other in allowed), None)
 
 
-def dtype(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
-    """One row for each tensor whose dtype is not in the list ``rule.value``, or is a key of that mapping.
-
-    The cost is the tensor's bytes. With the role ``compute`` the operands of matrix products, convolutions and
-    attention are looked at, at each node that reads them. An operation whose operands can't be told is undecided.
+def typed(graph: GraphRecord, rule: Rule, *, forward_checked: bool) -> Iterator[CheckedTensor | Unread]:
+    """What the dtype rule looks at: with the role ``compute`` the operands of matrix products, convolutions and
+    attention, at each node that reads them. An operation whose operands can't be told is undecided.
     """
-    becomes = {_bare(key): _bare(value) for key, value in rule.value.items()} if isinstance(rule.value, Mapping) else {}
-    allowed = [] if becomes else [_bare(item) for item in rule.value]
     roles = set(rule.roles or ())
     others = chosen(graph, rule, forward_checked=forward_checked) if roles != {"compute"} else iter(())
     if "storage" in roles:
         others = (checked for checked in others if checked.role != "index" or "index" in roles)
-    for checked in others:
-        yield from _dtype(checked, rule, becomes, allowed)
-    for found in contractions(graph, rule) if "compute" in roles else ():
-        yield from [found] if isinstance(found, Violation) else _dtype(found[0], rule, becomes, allowed)
+    yield from others
+    if "compute" in roles:
+        yield from contractions(graph, rule)
 
 
-def _dtype(
-    checked: CheckedTensor, rule: Rule, becomes: Mapping[str, str], allowed: Sequence[str]
-) -> Iterator[Violation]:
-    found = checked.tensor.dtype
+def dtype(subject: Subject, rule: Rule) -> Iterator[Judgement]:
+    """One judgement of a tensor whose dtype is not in the list ``rule.value``, or is a key of that mapping.
+
+    The cost is the tensor's bytes.
+    """
+    found = subject.tensor.dtype
+    becomes = {_bare(key): _bare(value) for key, value in rule.value.items()} if isinstance(rule.value, Mapping) else {}
+    allowed = [] if becomes else [_bare(item) for item in rule.value]
     if found not in becomes if becomes else found in allowed:
         return
     if becomes:
@@ -61,12 +60,11 @@ def _dtype(
         message = "is not supported"
         other = instead_of(found, allowed)
         suggestion = "there is no supported dtype of this kind" if other is None else f"use {other}"
-    yield checked.violation(
-        rule,
+    yield Judgement(
         measured=found,
         limit=becomes[found] if becomes else " ".join(allowed),
-        cost=checked.nbytes,
-        message=f"{checked.where} {message}",
+        cost=subject.nbytes,
+        message=f"{subject.where} {message}",
         suggestion=suggestion,
     )
 
@@ -75,59 +73,37 @@ def _bare(name: object) -> str:
     return str(name).removeprefix("torch.")
 
 
-def memory_tensor(graph: GraphRecord, rule: Rule, *, forward_checked: bool = False) -> Iterator[Violation]:
-    """One row for each tensor of more than ``rule.value`` bytes. Views allocate nothing and are left out.
+def memory_tensor(subject: Subject, rule: Rule) -> Iterator[Judgement]:
+    """One judgement of a tensor of more than ``rule.value`` bytes. Views allocate nothing and are left out.
 
     ``unit`` bytes measures the dense tensor; span_bytes what its strides reach, from the first byte to the last. A
     symbolic size is decided by its range, else taken as this case had it; one that fits here, but need not, is
     undecided.
     """
     limit = int(rule.value)
-    for checked in chosen(graph, rule, forward_checked=forward_checked):
-        if checked.node.aliases and not rule.operations:
-            continue
-        least, most, nbytes = _extent(checked, span=rule.unit == "span_bytes")
-        if most is not None and most <= limit:
-            continue
-        if nbytes is None and least is not None and least > limit:  # of a size without a value, but with a range
-            nbytes = least
-        if nbytes is not None and nbytes > limit:
-            kind = "spans" if rule.unit == "span_bytes" else "takes"
-            yield checked.violation(
-                rule,
-                measured=nbytes,
-                limit=limit,
-                cost=nbytes,
-                message=f"{checked.where} {kind} {nbytes:,} bytes, more than {limit:,}",
-                suggestion="split the tensor, lower the batch or use a narrower dtype",
-            )
-        else:
-            here = (
-                "its size in bytes is not known" if nbytes is None else f"it takes {nbytes:,} bytes here, and may take"
-            )
-            here += "" if nbytes is None else f" {'any number' if most is None else f'{most:,}'}"
-            yield checked.violation(
-                rule,
-                measured=checked.tensor.shape,
-                limit=limit,
-                undecided=True,
-                message=f"{checked.where}: {here}",
-                suggestion=BOUND,
-            )
-
-
-def _extent(checked: CheckedTensor, *, span: bool) -> tuple[int | None, int | None, int | None]:
-    """Bytes at least, at most, and in this case."""
-    item = ITEM_BYTES.get(checked.tensor.dtype)
-    if item is None:
-        return None, None, None
-    if not span:
-        return *byte_bounds(checked.tensor, checked.graph.symbols), checked.nbytes
-    symbols, sizes = checked.graph.symbols, checked.sizes
-    strides = [case_value(stride, None, symbols) for stride in checked.tensor.stride]
-    if None in sizes or None in strides or len(strides) != len(sizes):
-        return None, None, None
-    last = sum((size - 1) * stride for size, stride in zip(sizes, strides, strict=True) if size and stride)
-    nbytes = 0 if 0 in sizes else (last + 1) * item
-    fixed = all(isinstance(size, int) for size in checked.tensor.shape)
-    return None, nbytes if fixed else None, nbytes
+    if subject.aliases and not rule.operations:
+        return
+    least, most, nbytes = subject.span if rule.unit == "span_bytes" else subject.extent
+    if most is not None and most <= limit:
+        return
+    if nbytes is None and least is not None and least > limit:  # of a size without a value, but with a range
+        nbytes = least
+    if nbytes is not None and nbytes > limit:
+        kind = "spans" if rule.unit == "span_bytes" else "takes"
+        yield Judgement(
+            measured=nbytes,
+            limit=limit,
+            cost=nbytes,
+            message=f"{subject.where} {kind} {nbytes:,} bytes, more than {limit:,}",
+            suggestion="split the tensor, lower the batch or use a narrower dtype",
+        )
+    else:
+        here = "its size in bytes is not known" if nbytes is None else f"it takes {nbytes:,} bytes here, and may take"
+        here += "" if nbytes is None else f" {'any number' if most is None else f'{most:,}'}"
+        yield Judgement(
+            measured=subject.tensor.shape,
+            limit=limit,
+            undecided=True,
+            message=f"{subject.where}: {here}",
+            suggestion=BOUND,
+        )

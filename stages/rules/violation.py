@@ -3,6 +3,9 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from inductor_debug.stages.accelerators.config import Rule
+from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
+
 
 @dataclass(frozen=True, kw_only=True)
 class CustomFinding:
@@ -75,3 +78,25 @@ class Violation:
         made = object.__new__(Violation)
         made.__dict__.update(self.__dict__, **changes)
         return made
+
+
+def row(graph: GraphRecord, node: NodeRecord, rule: Rule, *, operand: str, measured: object, limit: object,
+        message: str, suggestion: str, undecided: bool = False, cost: int | None = None,
+        share: float | None = None, piece: str = "") -> Violation:  # fmt: skip
+    """One violation with the node's place filled in.
+
+    Args:
+        graph, node: where it is.
+        rule: what is violated.
+        operand, measured, limit, message, suggestion: as of :class:`Violation`; the message
+            gets the node's name in front.
+        undecided: whether the sizes leave it open, instead of breaking the rule.
+        cost, share: the row's ``cost_bytes`` and ``cost_share``; None where they are not known.
+        piece: tells costs of one tensor apart that add up; empty for a row of its own.
+    """
+    return Violation(
+        graph=graph.id, node=node.name, target=node.target, operand=operand, module=node.module,
+        source=str(node.source) if node.source else "", rule=rule.rule, effect=rule.effect or "reject",
+        severity="undecided" if undecided else "error", measured=str(measured), limit=str(limit), cost_bytes=cost,
+        cost_share=share, message=f"{node.name}: {message}", suggestion=suggestion, piece=piece,
+    )  # fmt: skip
