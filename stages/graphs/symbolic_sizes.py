@@ -1,11 +1,12 @@
 """Sizes that may be symbolic: what is certain of them, and their value in this case."""
 
 import ast
+import functools
 import itertools
 import math
 import operator
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from inductor_debug.stages.graphs.records import Size, TensorRecord
 
@@ -117,21 +118,26 @@ def names_in(size: Size) -> frozenset[str]:
     return frozenset(() if tree is None else _names(tree))
 
 
-def values(size: Size, symbols: Symbols) -> list[int] | None:
+def values(size: Size, symbols: Symbols) -> Sequence[int] | None:
     """Every value that ``size`` may have, where its symbols' ranges are at most :data:`MOST_VALUES` together; or None.
 
-    A list may hold values that a further constraint of the graph excludes.
+    Some may be values that a further constraint of the graph excludes.
     """
     if isinstance(size, int):
         return [size]
     tree = _parse(size)
     if tree is None:
         return None
-    names = _names(tree)
+    known = [(name, symbols.get(name, {})) for name in _names(tree)]
+    return _values(size, tuple((name, ends.get("min"), ends.get("max")) for name, ends in known))
+
+
+@functools.lru_cache(maxsize=256)  # of a grid each limit asks for the same
+def _values(size: str, ends: tuple[tuple[str, int | None, int | None], ...]) -> tuple[int, ...] | None:
+    tree = _parse(size)
+    assert tree is not None
     ranges, count = [], 1
-    for name in names:
-        known = symbols.get(name, {})
-        low, high = known.get("min"), known.get("max")
+    for _, low, high in ends:
         if low is None or high is None:
             return None
         ranges.append(range(low, high + 1))
@@ -140,11 +146,11 @@ def values(size: Size, symbols: Symbols) -> list[int] | None:
         return None
     found = []
     for each in itertools.product(*ranges):
-        value = _value(tree, {name: {"hint": number} for name, number in zip(names, each, strict=True)})
+        value = _value(tree, {name: {"hint": number} for (name, _, _), number in zip(ends, each, strict=True)})
         if value is None:
             return None
         found.append(value)
-    return found
+    return tuple(found)
 
 
 def _interval(tree: ast.expr, symbols: Symbols) -> tuple[float, float]:
@@ -200,6 +206,7 @@ def _function(tree: ast.Call) -> str | None:
     return tree.func.id if isinstance(tree.func, ast.Name) else None
 
 
+@functools.lru_cache(maxsize=4096)  # a graph repeats few expressions often; nobody changes the tree
 def _parse(expression: str) -> ast.expr | None:
     try:
         return ast.parse(expression, mode="eval").body
