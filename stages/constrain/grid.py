@@ -9,7 +9,6 @@
 import itertools
 import math
 import re
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
@@ -19,10 +18,8 @@ from inductor_debug.models.units import VALID_BYTES, parse_bytes
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.accelerators.profile import Profile, validate_profile
 from inductor_debug.stages.accelerators.rule_kinds import IN_BYTES, KINDS
+from inductor_debug.stages.constrain.points import Points
 from inductor_debug.stages.graphs.records import GraphRecord
-from inductor_debug.stages.rules.affected import AffectedOperations
-from inductor_debug.stages.rules.engine import check
-from inductor_debug.stages.rules.findings import by_finding
 
 if TYPE_CHECKING:
     import pandas
@@ -109,25 +106,20 @@ def check_grid(
     """
     import pandas
 
-    records = list(graphs)
-    affected, rows = AffectedOperations(records), []
+    points, rows = Points(graphs), []
     for values in itertools.product(*grid.values()):
         point = dict(zip(grid, values, strict=True))
-        violations = check(records, validate_profile(replace(config, **point), {}, base=base))
-        severities = Counter(violations.by_severity)
-        counting = [row for row in violations if row.severity in ("error", "warning")]
-        rules = Counter(group[0].rule for group in by_finding(counting, lambda row: row.finding))
-        nodes, cost = affected.together(counting)
+        found = points.at(validate_profile(replace(config, **point), {}, base=base))
         rows.append(
             point
             | {
-                "findings": severities["error"] + severities["warning"],
-                "undecided": severities["undecided"],
-                "waived": severities["waived"],
-                "nodes": nodes,
-                "cost_bytes": cost,
+                "findings": found.severities.get("error", 0) + found.severities.get("warning", 0),
+                "undecided": found.severities.get("undecided", 0),
+                "waived": found.severities.get("waived", 0),
+                "nodes": found.nodes,
+                "cost_bytes": found.cost,
             }
-            | {f"findings_{rule}": rules[rule] for rule in KINDS if rule in rules}
+            | {f"findings_{rule}": found.rules[rule] for rule in KINDS if rule in found.rules}
         )
     table = pandas.DataFrame(rows)
     for column in ("nodes", "cost_bytes"):  # whole numbers stay so beside what is not known

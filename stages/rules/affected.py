@@ -54,26 +54,32 @@ class AffectedOperations:
         it, through views too. A row of Dynamo's graph stands for what became of the call, by the source line and the
         module that both have; of its bytes those count that its aten graphs do not show.
         """
+        concern = self._concern(rows)
+        return (None, None) if concern is None else (concern[0], sum(row.cost_bytes or 0 for row in concern[1]))
+
+    def _concern(self, rows: Sequence[Violation]) -> tuple[set[Place], list[Violation]] | None:
+        """The operations that rows concern, and those of the rows whose bytes count; None as in :meth:`of`."""
         found = self._own(rows)
         became = self._became_of(rows, found)
         if None in became.values():
-            return None, None
+            return None
         alone = {place for place, places in became.items() if places and not places & found}
-        cost = sum(row.cost_bytes or 0 for row in rows if self.counts(row) or (row.graph, row.node) in alone)
-        return found.union(*filter(None, became.values())), cost
+        paying = [row for row in rows if self.counts(row) or (row.graph, row.node) in alone]
+        return found.union(*filter(None, became.values())), paying
 
-    def together(self, rows: Iterable[Violation]) -> tuple[int | None, int | None]:
-        """How many operations rows of several rules concern, and what they cost; None for what is not known."""
+    def together(self, rows: Iterable[Violation]) -> tuple[int, list[Violation]] | tuple[None, None]:
+        """How many operations rows of several rules concern, and those rows whose bytes count; None for not known."""
         groups: dict[tuple[str, str], list[Violation]] = defaultdict(list)
         for row in rows:
             groups[row.rule, row.effect].append(row)
-        operations, cost = set[Place](), 0
+        operations, paying = set[Place](), list[Violation]()
         for group in groups.values():
-            places, paid = self.of(group)
-            if places is None or paid is None:
+            concern = self._concern(group)
+            if concern is None:
                 return None, None
-            operations, cost = operations | places, cost + paid
-        return len(operations), cost
+            operations |= concern[0]
+            paying += concern[1]
+        return len(operations), paying
 
     def _own(self, rows: Iterable[Violation]) -> set[Place]:
         found = ((row.graph, name) for row in rows if self.counts(row) for name in (row.node, *row.also))
