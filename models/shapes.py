@@ -141,18 +141,16 @@ def _union(parameters: tuple[Any, ...], readers: list[Reader], valid: str) -> Re
     return read
 
 
-def _at(step: str, read: Reader, value: Any) -> Any:
-    """``value`` as it is read; a mismatch is told from what holds it."""
-    try:
-        return read(value)
-    except Mismatch as error:
-        raise error.within(step) from None
-
-
 def _each(inner: Reader) -> Reader:
     def read(value: Any) -> list[Any]:
         _require(type(value) is list, value, "a list")
-        return [_at(f"[{index}]", inner, item) for index, item in enumerate(value)]
+        found: list[Any] = []
+        try:
+            for item in value:
+                found.append(inner(item))  # their number tells the place of a mismatch
+        except Mismatch as error:
+            raise error.within(f"[{len(found)}]") from None
+        return found
 
     return read
 
@@ -160,7 +158,13 @@ def _each(inner: Reader) -> Reader:
 def _fixed(readers: list[Reader]) -> Reader:
     def read(value: Any) -> tuple[Any, ...]:
         _require(type(value) is list and len(value) == len(readers), value, f"a list of {len(readers)}")
-        return tuple(_at(f"[{index}]", each, value[index]) for index, each in enumerate(readers))
+        found: list[Any] = []
+        try:
+            for each, item in zip(readers, value, strict=True):
+                found.append(each(item))
+        except Mismatch as error:
+            raise error.within(f"[{len(found)}]") from None
+        return tuple(found)
 
     return read
 
@@ -168,7 +172,13 @@ def _fixed(readers: list[Reader]) -> Reader:
 def _mapping(inner: Reader) -> Reader:
     def read(value: Any) -> dict[str, Any]:
         _require_keys(value)
-        return {key: _at(key, inner, item) for key, item in value.items()}
+        found, key = {}, ""
+        try:
+            for key, item in value.items():
+                found[key] = inner(item)
+        except Mismatch as error:
+            raise error.within(key) from None
+        return found
 
     return read
 
@@ -180,24 +190,32 @@ def _record(shape: Any, exact: bool) -> Reader:
         return {_key(field): (field.name, reader(hints[field.name], exact=exact)) for field in fields}
 
     fields = dataclasses.fields(shape)
-    required = sorted(_key(field) for field in fields if _is_required(field))
+    required = {_key(field) for field in fields if _is_required(field)}
 
     def read(value: Any) -> Any:
         _require_keys(value)
-        missing = [key for key in required if key not in value]
-        if missing:
+        if not required <= value.keys():
+            missing = sorted(required - value.keys())
             raise Mismatch(f"a mapping without {missing[0]!r}", "one with it")
         known = readers()
         unknown = [key for key in value if key not in known] if exact else []
         if unknown:
             raise Mismatch(f"a mapping with {unknown[0]!r}", f"the keys {', '.join(known)}")
-        return shape(**{known[key][0]: _at(key, known[key][1], item) for key, item in value.items() if key in known})
+        found, key = {}, ""
+        try:
+            for key, item in value.items():
+                if key in known:
+                    name, inner = known[key]
+                    found[name] = inner(item)
+        except Mismatch as error:
+            raise error.within(key) from None
+        return shape(**found)
 
     return read
 
 
 def _require_keys(value: Any) -> None:
-    _require(type(value) is dict and all(type(key) is str for key in value), value, "a mapping with text as keys")
+    _require(type(value) is dict and set(map(type, value)) <= {str}, value, "a mapping with text as keys")
 
 
 def _key(field: "dataclasses.Field[Any]") -> str:

@@ -24,8 +24,9 @@ import stat
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
+from inductor_debug.models.collection import paused_collection
 from inductor_debug.models.errors import ConfigurationError, DamagedError
 from inductor_debug.models.shapes import Mismatch, reader
 from inductor_debug.models.visible import visible
@@ -38,7 +39,7 @@ a node: room for 40,000 nodes."""
 DIGITS = 40
 """Digits of a whole number at most: 64 bits take 20."""
 
-_CELL = 16 * MIB
+_CELL, _CHUNK = 16 * MIB, MIB
 _NONE: Mapping[str, Any] = {}
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -64,7 +65,7 @@ def read_bytes(path: Path, kind: str = "text", root: Path | None = None) -> byte
             about = os.fstat(handle)
             if not stat.S_ISREG(about.st_mode):
                 raise _damage(path, f"is {_kind_of_file(about.st_mode)}", "a regular file")
-            content = b"" if about.st_size > LIMITS[kind] else file.read(LIMITS[kind] + 1)
+            content = b"" if about.st_size > LIMITS[kind] else _content(file, LIMITS[kind] + 1)
             size = max(about.st_size, len(content))
             if size > LIMITS[kind]:
                 raise _damage(path, f"has {size:,} bytes", f"at most {LIMITS[kind]:,} ({kind})")
@@ -73,6 +74,15 @@ def read_bytes(path: Path, kind: str = "text", root: Path | None = None) -> byte
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
             raise FileNotFoundError(error.errno, error.strerror, str(path)) from error
         raise _damage(path, f"can't be read: {error.strerror}", "a regular file that you may read") from error
+
+
+def _content(file: BinaryIO, most: int) -> bytes:
+    """At most so many bytes; ``read(most)`` would allocate all of them for the smallest file."""
+    parts = []
+    while most > 0 and (part := file.read(min(most, _CHUNK))):
+        parts.append(part)
+        most -= len(part)
+    return b"".join(parts)
 
 
 def read_text(path: Path, kind: str = "text", root: Path | None = None) -> str:
@@ -119,6 +129,7 @@ def decoded(content: bytes, path: Path) -> str:
         raise _damage(path, f"is no text: byte {error.start:,} is not UTF-8", "a file as the run wrote it") from error
 
 
+@paused_collection()
 def parse_json(content: bytes, path: Path, shape: Any = Any) -> Any:
     """JSON of ``shape``; DamagedError where it is none. ``path`` is what a message calls it."""
     valid = "strict JSON, as the run wrote it"
@@ -207,6 +218,7 @@ def parse_csv(content: bytes, path: Path, columns: Mapping[str, Column] = _NONE)
     return [dict(zip(names, line, strict=True)) for line in lines[1:]]
 
 
+@paused_collection()
 def shaped(value: Any, shape: Any, path: Path) -> Any:
     """Plain data as ``shape`` (:mod:`models.shapes`); DamagedError where it is of another."""
     try:
