@@ -4,6 +4,7 @@ import dataclasses
 import logging
 from collections.abc import Iterable, Sequence
 
+from inductor_debug.models.collection import paused_collection
 from inductor_debug.models.errors import wrong_value
 from inductor_debug.stages.accelerators.profile import Profile, stored_profile
 from inductor_debug.stages.artifacts import files
@@ -44,6 +45,7 @@ class ConstrainStage(Stage):
 
             check_names(profile)
 
+    @paused_collection()
     def run(self, context: StageContext) -> StageResult:
         """Failed where a strict profile is broken, or can't be shown to be kept, or nothing was captured.
 

@@ -45,20 +45,21 @@ def peak_live(
         Bytes (None where those of a tensor are) and the node's name ("" for a graph without nodes).
     """
     owners = _owners(graph)
+    last_read = {name: position for position, node in enumerate(graph.nodes) for name in (node.name, *node.inputs)}
     last_use: dict[Storage, int] = {}
-    for position, node in enumerate(graph.nodes):
-        for name in (node.name, *node.inputs):
-            for storage in owners[name]:
-                last_use[storage] = position
+    for name, position in last_read.items():
+        for storage in owners[name]:
+            last_use[storage] = max(position, last_use.get(storage, 0))
     names = {node.name for node in graph.nodes}
     size: dict[Storage, int] = {}
     kept: set[Storage] = set()
     live = 0
     for node in graph.nodes:
+        held = set(owners[node.name])
         owned = node.op == "get_attr" or (node.op == "placeholder" and node.role not in ("saved", "tangent"))
         for index, tensor in enumerate(node.outputs):
             storage = owners[node.name][0] if node.shares else (node.name, index)
-            if storage not in owners[node.name]:
+            if storage not in held:
                 continue
             if owned or storage[0] not in names:
                 kept.add(storage)

@@ -10,6 +10,8 @@ from inductor_debug.stages.rules.violation import Violation
 
 Place = tuple[str, str]
 """A graph's id and the name of a node in it."""
+Line = tuple[str, str]
+"""A source line and a module."""
 
 
 class AffectedOperations:
@@ -28,6 +30,7 @@ class AffectedOperations:
         self.counted = next(filter(None, found), list(self._graphs.values()))
         self._ids = {graph.id for graph in self.counted}
         self._read_by: dict[str, dict[str, list[NodeRecord]]] = {}
+        self._by_line: dict[str, dict[Line, list[NodeRecord]]] = {}
 
     def totals(self) -> tuple[int, int, int]:
         """Operations, bytes of the tensors, each once and no view, and known FLOPs."""
@@ -61,11 +64,12 @@ class AffectedOperations:
         """The operations that rows concern, and those of the rows whose bytes count; None as in :meth:`of`."""
         found = self._own(rows)
         became = self._became_of(rows, found)
-        if None in became.values():
+        distinct = {id(places): places for places in became.values()}
+        if None in distinct.values():
             return None
-        alone = {place for place, places in became.items() if places and not places & found}
-        paying = [row for row in rows if self.counts(row) or (row.graph, row.node) in alone]
-        return found.union(*filter(None, became.values())), paying
+        alone = {key for key, places in distinct.items() if places and places.isdisjoint(found)}
+        paying = [row for row in rows if self.counts(row) or id(became[row.graph, row.node]) in alone]
+        return found.union(*filter(None, distinct.values())), paying
 
     def together(self, rows: Iterable[Violation]) -> tuple[int, list[Violation]] | tuple[None, None]:
         """How many operations rows of several rules concern, and those rows whose bytes count; None for not known."""
@@ -86,32 +90,59 @@ class AffectedOperations:
         return {place for start in dict.fromkeys(found) for place in self._at(start)}
 
     def _became_of(self, rows: Iterable[Violation], found: set[Place]) -> dict[Place, set[Place] | None]:
+        """What became of each call of Dynamo's graphs that has a row; None where that can't be told.
+
+        Calls of one operation at one line have one set.
+
+        Args:
+            rows: of one rule and effect.
+            found: operations that have rows of their own.
+        """
         calls = {(row.graph, row.node) for row in rows if not self.counts(row)}
-        return {place: self._became(place, calls, found) for place in sorted(calls)}
+        became: dict[Place, set[Place] | None] = {}
+        known: dict[tuple[str, Line, Operation], set[Place] | None] = {}
+        others: dict[tuple[str, Line], set[Operation]] = {}
+        for graph, name in calls:
+            node = self._nodes.get(graph, {}).get(name)
+            if node is None or (node.source is None and not node.module):
+                became[graph, name] = None
+                continue
+            line = _line(node)
+            if (graph, line) not in others:
+                beside = self._operations(graph).get(line, ())
+                others[graph, line] = {Operation.dispatched(each) for each in beside if (graph, each.name) not in calls}
+            key = (graph, line, Operation.dispatched(node))
+            if key not in known:
+                known[key] = self._became(*key, others[graph, line], found)
+            became[graph, name] = known[key]
+        return became
 
     def _at(self, place: Place) -> Iterator[Place]:
         graph, name = place
-        node = self._nodes.get(graph, {}).get(name)
+        nodes = self._nodes.get(graph, {})
+        node = nodes.get(name)
+        while node is not None and node.op not in ("placeholder", "get_attr"):
+            if node.is_operation:
+                yield graph, node.name
+                return
+            node = nodes.get(node.inputs[0]) if node.inputs else None
         if node is None:
             return
-        if node.is_operation:
-            yield place
-        elif node.op in ("placeholder", "get_attr"):
-            yield from self._reading(graph, name)
-            other = f"{number_of(graph)}.backward"
-            again = self._nodes.get(other, {}).get(name)
-            if graph != other and other in self._ids and again is not None and again.role in SHARED_ROLES:
-                yield from self._reading(other, name)
-        elif node.inputs:
-            yield from self._at((graph, node.inputs[0]))
+        yield from self._reading(graph, node.name)
+        other = f"{number_of(graph)}.backward"
+        again = self._nodes.get(other, {}).get(node.name)
+        if graph != other and other in self._ids and again is not None and again.role in SHARED_ROLES:
+            yield from self._reading(other, node.name)
 
     def _reading(self, graph: str, name: str) -> Iterator[Place]:
         """The operations that read a node's tensor, views of it among them."""
-        for reader in self._readers(graph).get(name, ()):
-            if reader.is_operation:
-                yield graph, reader.name
-            if reader.aliases:
-                yield from self._reading(graph, reader.name)
+        views = [name]
+        while views:
+            for reader in self._readers(graph).get(views.pop(), ()):
+                if reader.is_operation:
+                    yield graph, reader.name
+                if reader.aliases:
+                    views.append(reader.name)
 
     def _readers(self, graph: str) -> dict[str, list[NodeRecord]]:
         if graph not in self._read_by:
@@ -121,44 +152,51 @@ class AffectedOperations:
                     found[name].append(node)
         return self._read_by[graph]
 
-    def _became(self, call: Place, denied: set[Place], found: set[Place]) -> set[Place] | None:
-        """What became of a call of Dynamo's graph; None where that can't be told.
+    def _operations(self, graph: str) -> dict[Line, list[NodeRecord]]:
+        if graph not in self._by_line:
+            found = self._by_line[graph] = defaultdict(list)
+            for node in self._graphs[graph].nodes:
+                if node.is_operation:
+                    found[_line(node)].append(node)
+        return self._by_line[graph]
+
+    def _became(
+        self, graph: str, line: Line, call: Operation, others: set[Operation], found: set[Place]
+    ) -> set[Place] | None:
+        """What became of the calls of an operation that have a row; None where that can't be told.
 
         Args:
-            call: the call.
-            denied: all such calls that have a row.
+            graph: Dynamo's.
+            line: where the calls are.
+            call: the operation.
+            others: those of the line's calls without a row.
             found: operations that have rows of their own.
         """
-        graph, name = call
-        node = self._nodes.get(graph, {}).get(name)
-        if node is None or (node.source is None and not node.module):
-            return None
-        beside = [other for other in self._graphs[graph].nodes if other.is_operation and _where(other) == _where(node)]
-        there = {
-            (other.id, item.name): item
-            for other in self.counted
-            if number_of(other.id) == number_of(graph)
-            for item in other.nodes
-            if item.is_operation and _where(item) == _where(node)
-        }
+        there: dict[Operation, list[tuple[Place, NodeRecord]]] = defaultdict(list)
+        for other in self.counted:
+            for item in self._operations(other.id).get(line, ()) if number_of(other.id) == number_of(graph) else ():
+                there[Operation.of(item)].append(((other.id, item.name), item))
         if not there:
             return None
-        own = {place for place, item in there.items() if _may_be(node, item)}
-        if own & found:
+        own = [operation for operation in there if _may_be(call, operation)]
+        places = {place for operation in own for place, _ in there[operation]}
+        if not places.isdisjoint(found):
             return set()  # the aten graph has said which
-        others = [other for other in beside if (graph, other.name) not in denied]
         if not others:
-            return set(there)
-        unclaimed = any(item.flops and not any(_may_be(other, item) for other in beside) for item in there.values())
-        shared = any(_may_be(other, there[place]) for place in own for other in others)
-        return None if not own or unclaimed or shared else own
+            return {place for items in there.values() for place, _ in items}
+        beside = {Operation.dispatched(each) for each in self._operations(graph).get(line, ())}
+        unclaimed = any(
+            any(item.flops for _, item in items) and not any(_may_be(other, operation) for other in beside)
+            for operation, items in there.items()
+        )
+        shared = any(_may_be(other, operation) for operation in own for other in others)
+        return None if not own or unclaimed or shared else places
 
 
-def _where(node: NodeRecord) -> tuple[str, str]:
+def _line(node: NodeRecord) -> Line:
     return str(node.source), node.module
 
 
-def _may_be(call: NodeRecord, item: NodeRecord) -> bool:
+def _may_be(call: Operation, item: Operation) -> bool:
     """Whether an aten operation may be what a Python call became."""
-    operation = Operation.dispatched(call)
-    return bool((operation.short | operation.maybe) & Operation.of(item).short)
+    return bool((call.short | call.maybe) & item.short)

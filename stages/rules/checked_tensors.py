@@ -118,14 +118,14 @@ def identity(graph: GraphRecord, node: NodeRecord, index: int) -> str:
     Args:
         graph, node, index: as for :func:`made_at`.
     """
-    if _repeats_output(node, graph):
+    while _repeats_output(node, graph):
         producer = graph.by_name[node.inputs[0]]
-        if node.target != GETITEM:
-            return identity(graph, producer, 0)
-        position = node.argument(1)
-        known = isinstance(position, int) and 0 <= position < len(producer.outputs)
-        if known and producer.outputs[position] == node.outputs[0]:
-            return identity(graph, producer, position)
+        position = node.argument(1) if node.target == GETITEM else 0
+        if not (isinstance(position, int) and 0 <= position < len(producer.outputs)):
+            break
+        if node.target == GETITEM and producer.outputs[position] != node.outputs[0]:
+            break
+        node, index = producer, position
     shared = graph.kind == "backward" and node.op in ("placeholder", "get_attr") and node.role in SHARED_ROLES
     place = f"{graph.number}.forward" if shared else graph.id
     return f"{place}/{node.name}[{index}]"
@@ -205,8 +205,14 @@ def _repeats_output(node: NodeRecord, graph: GraphRecord) -> bool:
         return False
     taken = node.target.rsplit(".", 1)[-1] == "getitem"
     producer = graph.by_name.get(node.inputs[0]) if taken or node.aliases else None
-    if producer is None or node.outputs[0] not in producer.outputs:
+    if producer is None or not _is_among(node.outputs[0], producer.outputs, node.argument(1) if taken else 0):
         return False
     if not taken:
         return len(producer.outputs) == 1
     return graph.kind != "dynamo" or len(producer.outputs) > 1  # on one tensor, x[0] is an operation of its own
+
+
+def _is_among(tensor: TensorRecord, outputs: Sequence[TensorRecord], position: object) -> bool:
+    """Whether a tensor is one of a node's outputs: of thousands the one at ``position`` is tried first."""
+    first = outputs[position] if isinstance(position, int) and 0 <= position < len(outputs) else None
+    return tensor == first or tensor in outputs

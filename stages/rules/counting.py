@@ -24,15 +24,29 @@ class Storages:
 
     def __init__(self, graphs: Iterable[GraphRecord]) -> None:
         self._nodes = {graph.id: graph.by_name for graph in graphs}
+        self._owners: dict[tuple[str, str], tuple[str, str]] = {}
+        self._bytes: dict[tuple[str, str], int | None] = {}
 
     def of(self, piece: str) -> tuple[str, int | None]:
         """The node whose memory a piece is of, a view's that of its base, and that node's bytes; None: not known."""
         graph, _, rest = piece.partition("/")
-        place: tuple[str, str] | None = (graph, rest.partition("[")[0])
-        while place is not None:
-            (graph, name), place = place, self._base(*place)
-        node = self._nodes.get(graph, {}).get(name)
-        return f"{graph}/{name}", None if node is None else known_total(tensor.nbytes for tensor in node.outputs)
+        place = graph, name = self._owner((graph, rest.partition("[")[0]))
+        if place not in self._bytes:
+            node = self._nodes.get(graph, {}).get(name)
+            self._bytes[place] = None if node is None else known_total(tensor.nbytes for tensor in node.outputs)
+        return f"{graph}/{name}", self._bytes[place]
+
+    def _owner(self, place: tuple[str, str]) -> tuple[str, str]:
+        passed = []
+        while place not in self._owners:
+            base = self._base(*place)
+            if base is None:
+                self._owners[place] = place
+            else:
+                passed.append(place)
+                place = base
+        self._owners.update(dict.fromkeys(passed, self._owners[place]))
+        return self._owners[place]
 
     def _base(self, graph: str, name: str) -> tuple[str, str] | None:
         """What a view or a ``getitem`` is of, or a backward graph got of its forward; None for what has memory."""

@@ -20,6 +20,7 @@ import datetime
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 
+from inductor_debug.models.collection import paused_collection
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule
 from inductor_debug.stages.accelerators.operation_lists import confirm_names
 from inductor_debug.stages.accelerators.profile import Profile, validate_profile
@@ -115,6 +116,7 @@ class Checked:
         return Violations(tuple(with_findings(rows, self.graphs)), profile, tuple(graph.id for graph in self.graphs))
 
 
+@paused_collection()
 def check(
     graphs: GraphRecord | Iterable[GraphRecord],
     profile: Profile | AccelConfig,

@@ -2,10 +2,11 @@
 
 import datetime
 import fnmatch
+import functools
 import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from inductor_debug.models.options import INT64
@@ -67,11 +68,11 @@ class Violations:
         """The rows as a table with SPEC's columns in SPEC's order."""
         import pandas
 
-        frame = pandas.DataFrame([asdict(row) for row in self.rows], columns=COLUMNS)
+        frame = pandas.DataFrame({column: [getattr(row, column) for row in self.rows] for column in COLUMNS})
         frame["cost_bytes"] = nullable_integers([row.cost_bytes for row in self.rows])
         return frame.astype({"cost_share": "Float64"})
 
-    @property
+    @functools.cached_property
     def findings(self) -> list[list[Violation]]:
         """The rows of each finding: of a denied call first that of Dynamo's graph, then forward, then backward."""
         groups = by_finding(self.rows, lambda row: row.finding)
