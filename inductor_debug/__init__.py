@@ -29,9 +29,8 @@ if TYPE_CHECKING:
     from inductor_debug.stages.numerics.comparison import assert_matches, compare, compare_tensors
     from inductor_debug.stages.numerics.metrics import Metric
     from inductor_debug.stages.report.sections import ReportedRun, ReportSection
-    from inductor_debug.stages.rules.violation import row
     from inductor_debug.stages.rules.engine import check
-    from inductor_debug.stages.rules.violation import CustomFinding, Violation
+    from inductor_debug.stages.rules.violation import CustomFinding, Violation, row
     from inductor_debug.stages.rules.violations import Violations
     from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted
 

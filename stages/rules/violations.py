@@ -78,7 +78,7 @@ class Violations:
         groups = by_finding(self.rows, lambda row: row.finding)
         return [sorted(group, key=_in_source_order) for group in groups]
 
-    @property
+    @functools.cached_property
     def by_severity(self) -> dict[str, int]:
         """Findings by severity."""
         severities = (severity_of(row.severity for row in group) for group in self.findings)
