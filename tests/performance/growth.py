@@ -1,9 +1,9 @@
 """How a stage's CPU time and memory grow with the graph: a chain, a wide graph and a loop of 100 to 20,000 nodes.
 
-Usage: ``python tests/performance/growth.py [STAGE …] [--sizes 100 1000 10000 20000] [--rounds 5]``. For each stage it
-prints a row a shape and size: CPU milliseconds (the least of the rounds, sizes in turn) and the peak of the memory that
-Python allocates, each with its exponent: that of the number of nodes between the size before and this one. The graphs
-are made up (``tests/stages/growing_graphs.py``): no model runs and torch is not imported.
+Usage: ``python tests/performance/growth.py [STAGE …] [--sizes 100 1000 10000 20000] [--rounds 5] [--no-memory]``.
+For each stage it prints a row a shape and size: CPU milliseconds (the least of the rounds, sizes in turn) and the peak
+of the memory that Python allocates, each with its exponent: that of the number of nodes between the size before and
+this one. The graphs are made up (``tests/stages/growing_graphs.py``): no model runs and torch is not imported.
 
 A stage is one function of the two records and a folder: ``STAGES``.
 """
@@ -11,6 +11,7 @@ A stage is one function of the two records and a folder: ``STAGES``.
 import argparse
 import functools
 import gc
+import itertools
 import logging
 import math
 import sys
@@ -109,16 +110,27 @@ def peak_bytes(work: Callable[[], object]) -> int:
         tracemalloc.stop()
 
 
-def measured(stage: Stage, cases: Sequence[tuple[Graphs, Path]], rounds: int) -> Iterator[tuple[float, int]]:
-    """CPU seconds and peak bytes at each size: the sizes in turn, and of the seconds the least of the rounds."""
+def measured(
+    stage: Stage, cases: Sequence[tuple[Graphs, Path]], rounds: int, memory: bool
+) -> Iterator[tuple[float, int]]:
+    """CPU seconds and peak bytes at each size.
+
+    Args:
+        stage: what is run.
+        cases: the graphs of each size, and the folder where they are stored.
+        rounds: each takes the sizes in turn; of the seconds the least counts.
+        memory: whether peaks are measured, which takes several times as long as a round; else they are 0.
+    """
     stage(*cases[0])  # what is imported and known once
     works = [functools.partial(stage, graphs, folder) for graphs, folder in cases]
     seconds = [[cpu_seconds(work) for work in works] for _ in range(rounds)]
-    return zip(map(min, zip(*seconds, strict=True)), map(peak_bytes, works), strict=True)
+    peaks = map(peak_bytes, works) if memory else itertools.repeat(0, len(works))
+    return zip(map(min, zip(*seconds, strict=True)), peaks, strict=True)
 
 
 def exponent(before: float, now: float, growth: float) -> str:
-    return f"{math.log(now / before) / math.log(growth):.2f}"
+    """Of a growth; nothing where it was not measured."""
+    return "" if not now else f"{math.log(now / before) / math.log(growth):.2f}"
 
 
 def main() -> None:
@@ -127,6 +139,7 @@ def main() -> None:
     parser.add_argument("--shapes", nargs="+", default=list(SHAPES), choices=SHAPES)
     parser.add_argument("--sizes", nargs="+", type=int, default=SIZES)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--no-memory", action="store_true", help="CPU time alone")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
     print(f"{'stage':<10} {'graph':<6} {'nodes':>7} {'CPU ms':>9} {'exponent':>8} {'peak MiB':>9} {'exponent':>8}")
@@ -139,14 +152,15 @@ def main() -> None:
                 write_records(*cases[-1])
             for name in options.stages:
                 before: tuple[int, float, int] | None = None
-                found = measured(STAGES[name], cases, options.rounds)
+                found = measured(STAGES[name], cases, options.rounds, not options.no_memory)
                 for size, (seconds, peak) in zip(options.sizes, found, strict=True):
                     exponents = ["", ""]
                     if before is not None:
                         growth = size / before[0]
                         exponents = [exponent(before[1], seconds, growth), exponent(before[2], peak, growth)]
+                    shown = f"{peak / 2**20:.2f}" if peak else ""
                     print(f"{name:<10} {shape:<6} {size:>7,} {seconds * 1e3:>9.1f} {exponents[0]:>8} "
-                          f"{peak / 2**20:>9.2f} {exponents[1]:>8}", flush=True)  # fmt: skip
+                          f"{shown:>9} {exponents[1]:>8}", flush=True)  # fmt: skip
                     before = size, seconds, peak
 
 
