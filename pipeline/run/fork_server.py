@@ -14,6 +14,7 @@ import socket
 import sys
 import tempfile
 import traceback
+import warnings
 from collections.abc import Iterable
 from typing import Any
 
@@ -39,7 +40,7 @@ def serve(connection: socket.socket) -> None:
         request, files = received
         if request["torch"]:
             _import(["torch"])
-        child = os.fork()
+        child = _forked()
         if child == 0:
             _be_guard(connection, request, files)
         for descriptor in files:
@@ -52,6 +53,14 @@ def _import(modules: Iterable[str]) -> None:
     for name in modules:
         importlib.import_module(name)
     gc.freeze()  # or each worker would copy all pages in its first collection
+
+
+def _forked() -> int:
+    """The threads of which Python warns are OpenBLAS's, which ends them before a fork, and jemalloc's (of pyarrow), which
+    holds its locks meanwhile: both have handlers for it."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        return os.fork()
 
 
 def _receive(connection: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
