@@ -4,6 +4,9 @@ import copy
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
+from hydra._internal.config_repository import ConfigRepository
+from hydra.core.config_search_path import ConfigSearchPath
+from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig
 
 _KEPT = 2_000
@@ -12,11 +15,38 @@ _USES = 2
 """After ours: Hydra's own check of the batch, which looks at it, and the launcher's, which takes it."""
 
 
-class ComposedOnce(ConfigLoaderImpl):
-    """Keeps what it composed for a job of a sweep until the launcher has it. In another process it starts anew."""
+class ReadOnce(ConfigRepository):
+    """Reads each file of the search path once in a command. Who composes changes what was read, and so gets a copy."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        self._read: dict[str, ConfigResult | None] = {}
+
+    def initialize_sources(self, config_search_path: ConfigSearchPath) -> None:
+        super().initialize_sources(config_search_path)
+        self._read = {}
+
+    def load_config(self, config_path: str) -> ConfigResult | None:
+        if config_path not in self._read:
+            self._read[config_path] = super().load_config(config_path)
+        return copy.deepcopy(self._read[config_path])
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "ReadOnce":
+        """What Hydra composes with: it may get other folders to look in, and what was read is shared until then."""
+        other = copy.copy(self)
+        other._read, other.sources = self._read, list(self.sources)
+        return other
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_read": {}}
+
+
+class ComposedOnce(ConfigLoaderImpl):
+    """Keeps what it composed for a job of a sweep until the launcher has it. In another process it starts anew."""
+
+    def __init__(self, config_search_path: ConfigSearchPath) -> None:
+        super().__init__(config_search_path=config_search_path)
+        self.repository = ReadOnce(config_search_path=config_search_path)
         self._kept: dict[tuple[str, ...], list[DictConfig]] = {}
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:

@@ -56,7 +56,7 @@ def _import(modules: Iterable[str]) -> None:
 
 
 def _forked() -> int:
-    """The threads of which Python warns are OpenBLAS's, which ends them before a fork, and jemalloc's (of pyarrow), which
+    """The threads of which Python warns are OpenBLAS's, which it ends before a fork, and jemalloc's (of pyarrow), which
     holds its locks meanwhile: both have handlers for it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)

@@ -1,6 +1,7 @@
 """One run as Hydra's task: in this process, or wherever a launcher calls it."""
 
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,6 +20,9 @@ from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.stages.artifacts.files import REPORT_PAGE
 
 logger = logging.getLogger(f"{__package__}.entry")
+
+_SUBMITIT = "SUBMITIT_EXECUTOR"
+"""Variable of a job of submitit, whose checkpoint queues the job again and ends its process."""
 
 
 class Ended(NamedTuple):
@@ -62,7 +66,7 @@ def run_job(composed: Any, origin: Origin, flags: Sequence[str] = (), expected: 
         logger.error("%s", error)
         return Ended(summary.EXIT_CONFIGURATION)
     except SystemExit as error:
-        if config.runner.isolation == "process":  # no model can have raised it here
+        if _SUBMITIT in os.environ and config.runner.isolation == "process":  # no model can have raised it here
             raise
         logger.error("the run ended itself with exit code %s", error.code)
         return Ended(summary.EXIT_CRASHED)
