@@ -50,7 +50,7 @@ class ComposedOnce(ConfigLoaderImpl):
         self._kept: dict[tuple[str, ...], list[DictConfig]] = {}
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-        key = tuple(sweep_overrides)
+        key = (*map(str, master_config.hydra.overrides.hydra), *sweep_overrides)
         if self._kept.get(key):
             return self._kept[key].pop()
         composed = super().load_sweep_config(master_config, sweep_overrides)

@@ -86,13 +86,18 @@ def single(session: Session) -> int:
 
 
 def sweep(session: Session) -> int:
+    typed = list(session.overrides)
     session.overrides += [_MULTIRUN, _OURS_TO_STORE]
+    master = session.compose(RunMode.MULTIRUN)
+    check_hydra(master.hydra)
+    with session.readable_errors():
+        directory = Path(master.hydra.sweep.dir).absolute()
+    session.overrides.append(f"hydra.sweep.dir={_quoted(str(directory))}")  # a launcher may start jobs elsewhere
     master = session.compose(RunMode.MULTIRUN)
     planned = planned_jobs(session, master)
     if planned == []:
-        typed = " ".join(word for word in session.overrides if word not in (_MULTIRUN, _OURS_TO_STORE))
         raise ConfigurationError(
-            f"--multirun: got {typed}, which makes no run; valid: a value or more for each "
+            f"--multirun: got {' '.join(typed)}, which makes no run; valid: a value or more for each "
             "key; glob(PATTERN) matches names of a group's files alone.\nTry: python -m pipeline --help"
         )
     configurations, folders = [], []
@@ -104,16 +109,13 @@ def sweep(session: Session) -> int:
     described = [fingerprint(configuration) for configuration in configurations]
     overwrite = any(configuration.runner.overwrite for configuration in configurations)
     if not described:  # its sweeper decides as it goes
-        described = [word for word in session.overrides if "runner.overwrite=" not in word]
+        described = [word for word in typed if "runner.overwrite=" not in word]
         overwrite = bool(master.runner.overwrite)
-    with session.readable_errors():
-        directory = Path(master.hydra.sweep.dir)
     check_launcher(master.hydra.launcher, configurations)
-    session.overrides.append(f"hydra.sweep.dir={_quoted(str(directory.absolute()))}")  # a launcher may start elsewhere
     with claim_sweep(directory, described, folders, overwrite=overwrite):
-        planned_for = {directory.absolute() / name: known for name, known in zip(folders, described, strict=False)}
+        planned_for = {directory / name: known for name, known in zip(folders, described, strict=False)}
         try:
-            return _run_sweep(session, directory.absolute(), planned_for)
+            return _run_sweep(session, directory, planned_for, typed)
         finally:
             close_fork_server()
 
@@ -125,19 +127,20 @@ def _job_folder(composed: Any, number: int) -> str:
         return str(composed.hydra.sweep.subdir)
 
 
-def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str]) -> int:
+def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str], typed: Sequence[str]) -> int:
     """Let Hydra's launcher run the jobs, wherever that is, and write the table.
 
     Args:
         directory: the sweep's.
         planned_for: a job's directory → the fingerprint of its configuration; empty where the sweeper decides.
+        typed: the command line's overrides.
     """
     task = partial(run_job, origin=Origin.here(), flags=session.flags, expected=session.expected)
     try:
         with session.readable_errors():
             batches = session.hydra.multirun(config_name=session.name, task_function=task, overrides=session.overrides)
     except KeyboardInterrupt as error:
-        resumed_by(error, _again(session, directory))
+        resumed_by(error, _again(session.flags, typed, directory))
         started = _started(directory, planned_for)
         if started:
             so_far = write_sweep_table(directory, started).path
@@ -150,7 +153,7 @@ def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str
         launcher = type(error).__module__.partition(".")[0]
         logger.error("the launcher gave up (%s: %s): table of the runs so far %s\nTry: %s, which goes on from there",
                      launcher, headline(error), so_far,
-                     shlex.join(["inductor-debug", "run", *_again(session, directory)]))  # fmt: skip
+                     shlex.join(["inductor-debug", "run", *_again(session.flags, typed, directory)]))  # fmt: skip
         return summary.EXIT_CRASHED
     if not isinstance(batches, list):
         logger.warning("the sweeper returned no jobs, so no sweep.csv was written and the exit code is not established")
@@ -171,11 +174,10 @@ def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str
     return code
 
 
-def _again(session: Session, directory: Path) -> list[str]:
+def _again(flags: Sequence[str], typed: Sequence[str], directory: Path) -> list[str]:
     """Words of the command line that goes on with a sweep in its directory."""
-    words = [word for word in session.overrides if word not in (_MULTIRUN, _OURS_TO_STORE)]
-    typed = [word for word in words if not word.startswith("hydra.sweep.dir=")]
-    return [*session.flags, "--multirun", *typed, f"hydra.sweep.dir={directory}"]
+    others = [word for word in typed if not word.startswith("hydra.sweep.dir=")]
+    return [*flags, "--multirun", *others, f"hydra.sweep.dir={directory}"]
 
 
 def _started(directory: Path, planned_for: Mapping[Path, str]) -> list[Path]:
