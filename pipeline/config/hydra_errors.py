@@ -39,6 +39,10 @@ from inductor_debug.stages.torch_internals.registered_names import registered_na
 _IN_FILE = re.compile(r"^In '([^']+)'")
 
 
+_EXTRAS = {"joblib": "joblib", "submitit_slurm": "slurm", "submitit_local": "slurm", "ray": "ray"}
+"""Launcher of another package → our extra that installs it."""
+
+
 def translate(
     error: BaseException,
     overrides: Sequence[str],
@@ -112,6 +116,13 @@ def _missing(error: Any, overrides: Sequence[str], folders: Sequence[Path]) -> C
     override = override_of(group, overrides)
     if group in GROUPS:
         return _no_option(group, name, choices, override, folders)
+    if group == "hydra/launcher" and name in _EXTRAS:
+        return ConfigurationError(
+            f"got {override_of('cluster', overrides) or override}, and its launcher {name} is not installed here",
+            key="cluster",
+            valid=f"what runs on one of {', '.join(closest_first(name, choices))}, or an installed launcher",
+            hint=f"pip install 'inductor-debug[{_EXTRAS[name]}]'",
+        )
     wrong = invalid_choice(group, name, choices, where=override)
     if "[" not in override:
         return wrong

@@ -1,6 +1,7 @@
 """Sweeps under Hydra's launchers: the table is the basic launcher's, and what would not be true is refused."""
 
 import csv
+import importlib.util
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,10 @@ from command_line import command
 WORDS = ("model=custom", "model.build._target_=small_models.perceptron", "backend=aot_eager", "accel=warn16",
          "stages=[capture,constrain,benchmark,report]", "--multirun", "accel.alignment=8,16,32")  # fmt: skip
 DIFFER = ("seconds", "started", "cached", "id", "override.cluster", "error")
+
+
+def installed(package: str) -> bool:
+    return importlib.util.find_spec(package) is not None
 
 
 def table(folder: Path) -> list[dict[str, str]]:
@@ -45,3 +50,11 @@ def test_what_would_share_an_accelerator_is_refused(tmp_path: Path, words: tuple
     done = command(*WORDS, *words, "device=cuda", cwd=tmp_path)
     assert done.returncode == 2 and told in done.stderr
     assert not (tmp_path / "outputs").exists()
+
+
+@pytest.mark.skipif(installed("submitit"), reason="its launcher is installed here")
+def test_a_launcher_that_is_not_installed_is_told_with_what_installs_it(tmp_path: Path) -> None:
+    done = command(*WORDS, "cluster=slurm", cwd=tmp_path)
+    assert done.returncode == 2
+    assert "got cluster=slurm, and its launcher submitit_slurm is not installed here" in done.stderr
+    assert done.stderr.rstrip().endswith("Try: pip install 'inductor-debug[slurm]'")
