@@ -15,6 +15,15 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
 
 
+def percent(value: Any) -> str:
+    """A share of 0.0253 as ``2.53 %``; a dash where unknown."""
+    try:
+        share = 100 * float(value)
+    except (TypeError, ValueError):
+        return "–"
+    return f"{share:.0f} %" if abs(share) >= 1000 else f"{share:.3g} %"
+
+
 def describe_breaks(kinds: Sequence[str]) -> str:
     """``3 graph breaks, 1 of them a skipped frame``; empty where Dynamo broke nothing.
 

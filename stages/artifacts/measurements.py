@@ -176,7 +176,8 @@ class SampledProcess:
     Attributes:
         process: index, from 0.
         stopped: why timing ended.
-        first_warm_step_s: side → seconds of its first untimed step.
+        first_warm_step_s: side → seconds of its first untimed step; ``warmup_calls``: side → how many there were;
+            ``steady``: side → whether the times of these fell no more.
         device_use: where a device did the work of either side.
         execution: who executed the test side's first warm step.
     """
@@ -189,6 +190,8 @@ class SampledProcess:
     device_use: DeviceUseRecord | None
     after: Surroundings | None
     execution: Execution | None = field(default=None, metadata=OMITTED)
+    warmup_calls: dict[str, int] | None = field(default=None, metadata=OMITTED)
+    steady: dict[str, bool] | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True)
@@ -199,6 +202,8 @@ class SideFigures:
         ci95_ms: both ends of the 95 % interval of ``median_ms``, the latency's geometric mean over the processes.
         device_ms: the device's own time; ``device_waited``: whether waiting for the host is in it.
         compile_s: first step, compilation included; ``compile_kind`` as of :class:`CacheUse`.
+        warmup_calls: untimed calls of a process, the most; ``steady``: whether in each process they ended by getting no
+            faster, and not by a limit.
         peak_memory_bytes: of the allocator of the case's device; ``peak_host_bytes``: of the process, by
             ``host_method``.
     """
@@ -210,6 +215,8 @@ class SideFigures:
     device_waited: bool | None = None
     samples: int | None = None
     processes: int | None = None
+    warmup_calls: int | None = field(default=None, metadata=OMITTED)
+    steady: bool | None = field(default=None, metadata=OMITTED)
     compile_s: float | None = None
     compile_kind: str | None = None
     peak_memory_bytes: int | None = None

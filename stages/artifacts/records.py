@@ -139,7 +139,13 @@ class Numerics:
 
 @dataclass(frozen=True)
 class Benchmark:
-    """``benchmark`` of summary.json."""
+    """``benchmark`` of summary.json.
+
+    Attributes:
+        half_width: half the width of ``speedup_ci95`` relative to ``speedup``.
+        wanted_half_width: what ``stages.benchmark.interval`` asked for; ``interval_reached``: whether
+            it is that narrow.
+    """
 
     reference: SideFigures = field(default_factory=SideFigures)
     test: SideFigures = field(default_factory=SideFigures)
@@ -147,6 +153,9 @@ class Benchmark:
     speedup_ci95: list[float] | tuple[None, None] | None = None
     established: bool | None = None
     not_established: str | None = None
+    half_width: Number | None = field(default=None, metadata=OMITTED)
+    wanted_half_width: Number | None = field(default=None, metadata=OMITTED)
+    interval_reached: bool | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,11 @@ class Interval:
     high: float | None
 
     @property
+    def half_width(self) -> float | None:
+        """Half the width relative to the value: 0.02 where the ends are the value times and over 1.02."""
+        return None if self.low is None or self.high is None else math.sqrt(self.high / self.low) - 1
+
+    @property
     def ends(self) -> list[float] | None:
         """Both ends; None where there are none."""
         return None if self.low is None or self.high is None else [self.low, self.high]
@@ -52,6 +57,18 @@ def speedup(reference: Sequence[Sequence[float]], test: Sequence[Sequence[float]
     Each process gives its own ratio, so that what slows a whole process falls on both sides.
     """
     return over_processes([median(first) / median(second) for first, second in zip(reference, test, strict=True)])
+
+
+def drift(reference: Sequence[Sequence[float]], test: Sequence[Sequence[float]]) -> Interval:
+    """By how much the ratio of both sides fell while it was sampled: of each process's first half over its second.
+
+    1 where both sides were steady, or drifted alike. Each process has samples by their order, two at least.
+    """
+    halves = [
+        [median(side[: len(side) // 2]) / median(side[-(len(side) // 2) :]) for side in sides]
+        for sides in zip(reference, test, strict=True)
+    ]
+    return over_processes([first / second for first, second in halves])
 
 
 def of_runs(first: Sequence[float], second: Sequence[float]) -> Interval:

@@ -36,7 +36,7 @@ class Sampled:
         rows: one a timed call.
         compiled: the test side's first step.
         execution: who executed the test side's first untimed step.
-        warm: side → seconds of its first untimed step.
+        warm: side → its untimed steps.
         memory: side → peaks in bytes, of the sides that this process held alone.
         load: its surroundings; ``on_host``: whether the host did the work of either side.
         device_use: others on the device, where one did the work of either side.
@@ -49,7 +49,7 @@ class Sampled:
     rows: list[SampleRow] = field(default_factory=list)
     compiled: FirstStep = field(default_factory=FirstStep)
     execution: Execution | None = None
-    warm: dict[str, float] = field(default_factory=dict)
+    warm: dict[str, Warm] = field(default_factory=dict)
     memory: dict[str, Peaks] = field(default_factory=dict)
     load: Load | None = None
     on_host: bool = True
@@ -69,7 +69,7 @@ class Sampled:
             case Execution():
                 self.execution = event
             case Warm():
-                self.warm[event.side] = event.seconds
+                self.warm[event.side] = event
             case Memory():
                 self.memory[event.side] = event.peaks
             case Raised():
@@ -98,7 +98,7 @@ def sample_in_process(
         settings: the run's.
         options: the stage's.
         index: which process it is, from 0.
-        processes: how many there are.
+        processes: how many there are at least; a later one has the same share of the budget.
         environment: its environment variables, all of them.
 
     Raises:
@@ -113,7 +113,7 @@ def sample_in_process(
         "path": sys.path,
         "parent": os.getpid(),
     }
-    found, name = Sampled(index), f"sampling process {index + 1} of {processes}"
+    found, name = Sampled(index), numbered(index, processes)
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as results:
         try:
@@ -140,6 +140,11 @@ def sample_in_process(
     if found.load is None or any(not found.column(side) for side in SIDES):
         raise SamplingDied(f"{name} {ended(process.returncode)} before it had a result; see run.log")
     return found
+
+
+def numbered(index: int, processes: int) -> str:
+    """A process's name: ``sampling process 2 of 5``, or ``sampling process 6``, which the wanted interval takes."""
+    return f"sampling process {index + 1}" + (f" of {processes}" if index < processes else "")
 
 
 def ended(returncode: int) -> str:

@@ -20,10 +20,12 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Warm:
-    """Seconds of a side's first untimed step."""
+    """A side's untimed steps: seconds of the first, how many there were, and whether the times fell no more."""
 
     side: str
     seconds: float
+    calls: int
+    steady: bool
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from inductor_debug.stages.benchmark.device_use import look
 from inductor_debug.stages.benchmark.interference import LoadMeter
 from inductor_debug.stages.benchmark.memory import allocated_peak, peak_memory
 from inductor_debug.stages.benchmark.records import LINES, Done, Event, Memory, Peaks, Raised, Warm
+from inductor_debug.stages.benchmark.warmup import SHARE, warm_up
 from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.process_end import leave
@@ -54,7 +55,7 @@ class Sampler:
             back, and no copy of the weights is made.
         options: the stage's.
         index: of this process, from 0.
-        processes: how many there are; the budget is divided by them.
+        processes: how many there are at least; the budget is divided by them.
         emit: told of every event.
         load: makes the compiled test side of the case.
     """
@@ -98,15 +99,21 @@ class Sampler:
         return compiled
 
     def _warm(self, side: str, function: Callable[..., Any], call: Callable[[], None]) -> None:
-        for index in range(max(self.options.warmup, 1)):
-            compiled = function if index == 0 and isinstance(function, CompiledCase) else None
-            with contextlib.nullcontext() if compiled is None else compiled.watch.step():
-                start = time.perf_counter()
-                call()
-            if index == 0:
-                self.emit(Warm(side, time.perf_counter() - start))
-            if compiled is not None:
-                self.emit(compiled.watch.execution())
+        compiled = function if isinstance(function, CompiledCase) else None
+        with contextlib.nullcontext() if compiled is None else compiled.watch.step():
+            start = time.perf_counter()
+            call()
+            seconds = time.perf_counter() - start
+        if compiled is not None:
+            self.emit(compiled.watch.execution())
+        most = self.options.max_warmup
+        count, steady = warm_up(
+            call,
+            least=self.options.warmup - 1,
+            most=None if most is None else most - 1,
+            budget_s=self.options.budget_s / self.processes / SHARE,
+        )
+        self.emit(Warm(side, seconds, 1 + count, steady))
 
     def _sample(self, cases: Mapping[str, Case], functions: Mapping[str, Callable[..., Any]]) -> None:
         end_compile_workers()
@@ -115,13 +122,13 @@ class Sampler:
         on_host = any(case.device.type == "cpu" for case in cases.values())
         on_some_device = any(case.device.type != "cpu" for case in cases.values())
         before = look() if on_some_device else None
-        log.info("benchmark: sampling process %d of %d times both sides", self.index + 1, self.processes)
+        log.info("benchmark: sampling process %d times both sides", self.index + 1)
         meter = LoadMeter(torch.get_num_threads(), on_host=on_host)
         samples = timing.interleave(
             {side: stepper(cases[side], functions[side]) for side in timing.SIDES},
             repeats=self.options.repeats,
-            max_repeats=self.options.max_repeats,
-            relative_ci=self.options.relative_ci,
+            max_repeats=self.options.most_repeats,
+            relative_ci=self.options.process_width,
             budget_s=self.options.budget_s / self.processes,
             seed=self.context.settings.seed,
             first=self.index % 2,

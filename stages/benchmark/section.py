@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.stages.artifacts.kinds import Row
-from inductor_debug.stages.formatting import short
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.formatting import percent, short
 from inductor_debug.stages.report.sections import ReportedRun, ReportSection
 
 
@@ -18,6 +19,10 @@ class BenchmarkSection(ReportSection):
         """``benchmark`` of summary.json."""
         return run.summary.get("benchmark") or None
 
+    def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:
+        """``width``: how wide the interval is, in words."""
+        return {"width": width_told(data)}
+
     def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         if data is None or data.get("speedup") is None:
             return []
@@ -28,16 +33,28 @@ class BenchmarkSection(ReportSection):
         interval, doubt = speed_interval(data), speed_doubt(data)
         if doubt:
             return [f"How fast it is: {doubt}."]
+        lines = [f"How fast it is: {width_told(data)}."] if data and data.get("interval_reached") is False else []
         if interval and interval[0] <= 1 <= interval[1]:
-            return [f"Whether it is faster or slower: the speed-up's 95 % interval, {short(interval[0])} to "
-                    f"{short(interval[1])}, contains 1."]  # fmt: skip
-        return []
+            lines.append(f"Whether it is faster or slower: the speed-up's 95 % interval, {short(interval[0])} to "
+                         f"{short(interval[1])}, contains 1.")  # fmt: skip
+        return lines
 
 
 def speed_interval(benchmark: Mapping[str, Any] | None) -> tuple[float, float] | None:
     """The speed-up's 95 % interval, where there is one."""
     found = (benchmark or {}).get("speedup_ci95")
     return (float(found[0]), float(found[1])) if found and None not in found else None
+
+
+def width_told(benchmark: Mapping[str, Any] | None) -> str:
+    """How wide the speed-up's interval is, and what was wanted; empty where that is not known."""
+    found = benchmark or {}
+    width, wanted = found.get("half_width"), found.get("wanted_half_width")
+    told = "no interval" if width is None else f"an interval of ±{percent(width)}"
+    if wanted is None:
+        return told if width is not None else ""
+    end = "reached" if found.get("interval_reached") else "was not reached within the budget"
+    return f"{told}; the wanted one of ±{percent(wanted)} {end}"
 
 
 def speed_doubt(benchmark: Mapping[str, Any] | None) -> str:

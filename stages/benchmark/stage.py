@@ -1,13 +1,14 @@
 """The benchmark stage: reference and test timed in turn in fresh processes, with compile time and peak memory."""
 
 import gc
+import time
 from typing import Any
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.measurements import CacheUse
 from inductor_debug.stages.benchmark.declaration import DECLARATION
-from inductor_debug.stages.benchmark.processes import Sampled, SamplingRaised, sample_in_process
-from inductor_debug.stages.benchmark.tables import figures_of, report_of
+from inductor_debug.stages.benchmark.processes import Sampled, SamplingRaised, numbered, sample_in_process
+from inductor_debug.stages.benchmark.tables import figures_of, reached, report_of
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 
 FEWER = 3
@@ -32,15 +33,15 @@ class BenchmarkStage(Stage):
             gc.collect()
             found = self._in_processes(context, context.children)
         compile_s, caches = known or (found[0].compiled.seconds, found[0].compiled.caches)
-        return report_of(figures_of(found, compile_s, caches, context.settings), found)
+        return report_of(figures_of(found, compile_s, caches, context.settings), found, self.config.interval)
 
     def _in_processes(self, context: StageContext, environment: Any) -> list[Sampled]:
         from inductor_debug.stages.backends.compiled import compiled_case
 
         found: list[Sampled] = []
-        count = self.config.processes
-        while len(found) < count:
-            context.progress(f"sampling process {len(found) + 1} of {count}")
+        count, began = self.config.processes, time.monotonic()
+        while len(found) < count or self._wants_more(found, time.monotonic() - began):
+            context.progress(numbered(len(found), count))
             try:
                 found.append(sample_in_process(context.settings, self.config, len(found), count, environment))
             except SamplingRaised:
@@ -49,6 +50,11 @@ class BenchmarkStage(Stage):
             if len(found) == 1 and self._compiles_long(found[0]):
                 count = min(count, FEWER)
         return found
+
+    def _wants_more(self, found: list[Sampled], seconds: float) -> bool:
+        """Whether a further process is to sample: the wanted interval is not reached, and the budget not spent."""
+        wanted = self.config.interval
+        return wanted is not None and seconds < self.config.budget_s and not reached(found, wanted)
 
     def _compiles_long(self, first: Sampled) -> bool:
         """Whether every process would compile for longer than it samples."""

@@ -11,13 +11,16 @@ from inductor_debug.stages.benchmark.interference import reason_against
 from inductor_debug.stages.benchmark.processes import Sampled
 from inductor_debug.stages.benchmark.records import Peaks
 from inductor_debug.stages.contract import StageResult
-from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.formatting import counted, percent
 from inductor_debug.stages.settings import Settings
 
 SUMMARY_COLUMNS = [
     "side", "median_ms", "iqr_ms", "ci95_low_ms", "ci95_high_ms", "device_ms", "device_waited", "samples",
-    "processes", "compile_s", "compile_kind", "compile_reason", "peak_memory_bytes", "peak_host_bytes", "host_method",
+    "processes", "warmup_calls", "steady", "compile_s", "compile_kind", "compile_reason",
+    "peak_memory_bytes", "peak_host_bytes", "host_method",
 ]  # fmt: skip
+DRIFT = 0.05
+"""Share by which the speed-up of a process's first samples may differ from that of its last."""
 _ONE_PROCESS = "it was sampled in one process, so that nothing tells how much processes differ"
 
 
@@ -53,6 +56,8 @@ def figures_of(
             device_waited=any(sampled.device_waited.get(side) for sampled in found) if device else None,
             samples=len(every),
             processes=len(found),
+            warmup_calls=max(sampled.warm[side].calls for sampled in found),
+            steady=all(sampled.warm[side].steady for sampled in found),
             **vars(memory),
             compile_s=seconds,
             compile_kind=kind,
@@ -61,25 +66,52 @@ def figures_of(
     return figures
 
 
-def report_of(figures: dict[str, SideFigures], found: list[Sampled]) -> StageResult:
-    """The stage's result: passed, with what is not established said in the message and in ``summary.json``."""
-    reference, test = ([sampled.column(side) for sampled in found] for side in timing.SIDES)
-    ratio = interval.speedup(reference, test)
+def reached(found: list[Sampled], wanted: float) -> bool:
+    """Whether the speed-up's interval is as narrow as wanted: half its width, relative to the speed-up."""
+    width = speedup_of(found).half_width
+    return width is not None and width <= wanted
+
+
+def speedup_of(found: list[Sampled]) -> interval.Interval:
+    """The reference's time over the test side's."""
+    return interval.speedup(*([sampled.column(side) for sampled in found] for side in timing.SIDES))
+
+
+def report_of(figures: dict[str, SideFigures], found: list[Sampled], wanted: float | None = None) -> StageResult:
+    """The stage's result: passed, with what is not established said in the message and in ``summary.json``.
+
+    Args:
+        figures: of both sides, see :func:`figures_of`.
+        found: by process.
+        wanted: half-width of the speed-up's interval that was asked for, relative to it; None where none was.
+    """
+    ratio = speedup_of(found)
     reason = not_established(found)
     table = []
     for side, figure in figures.items():
         low, high = figure.ci95_ms or (None, None)
         table.append({"side": side, **vars(figure), "ci95_low_ms": low, "ci95_high_ms": high})
-    part = Benchmark(figures["reference"], figures["test"], ratio.value, ratio.ends, reason is None, reason)
+    part = Benchmark(
+        figures["reference"],
+        figures["test"],
+        ratio.value,
+        ratio.ends,
+        reason is None,
+        reason,
+        half_width=ratio.half_width,
+        wanted_half_width=wanted,
+        interval_reached=None if wanted is None else reached(found, wanted),
+    )
     return StageResult(
         "passed",
-        message(figures, ratio, reason, told(device_uses(found))) + executed(found, reason),
+        message(figures, ratio, reason, told(device_uses(found))) + unreached(part) + executed(found, reason),
         {
             files.SAMPLES.path: files.SAMPLES.frame(row for sampled in found for row in sampled.rows),
             files.BENCHMARK.path: pd.DataFrame(table, columns=SUMMARY_COLUMNS),
             files.MACHINE.path: machine(found, reason),
         },
         {"benchmark": part},
+        repeatable=part.interval_reached is not False,
     )
 
 
@@ -91,7 +123,28 @@ def not_established(found: list[Sampled]) -> str | None:
     if len(found) < 2:
         return _ONE_PROCESS
     loads = [sampled.load for sampled in found if sampled.load is not None]
-    return reason_against(loads, found[0].on_host)
+    return reason_against(loads, found[0].on_host) or _drifted(found)
+
+
+def _drifted(found: list[Sampled]) -> str | None:
+    """That the speed-up changed while it was sampled, by more than :data:`DRIFT` beyond noise; None where not."""
+    change = interval.drift(*([sampled.column(side) for sampled in found] for side in timing.SIDES))
+    if change.low is None or change.high is None or (change.low <= 1 + DRIFT and change.high >= 1 / (1 + DRIFT)):
+        return None
+    calls = max(warm.calls for sampled in found for warm in sampled.warm.values())
+    return (
+        f"it was not steady: in the first half of a process's samples the speed-up was {change.value:.3g} times that "
+        f"in the second (95 %: {change.low:.3g} to {change.high:.3g}); type stages.benchmark.warmup={10 * calls}"
+    )
+
+
+def unreached(part: Benchmark) -> str:
+    """That the wanted interval was not reached, with the width that was; empty where it was, or none was wanted."""
+    if part.interval_reached is not False:
+        return ""
+    assert part.wanted_half_width is not None, "one was wanted"
+    width = "one process has no interval" if part.half_width is None else f"±{percent(part.half_width)} in the budget"
+    return f"; the wanted interval of ±{percent(part.wanted_half_width)} was not reached: {width}"
 
 
 def executed(found: list[Sampled], reason: str | None) -> str:
@@ -132,6 +185,9 @@ def message(
         text += "; no difference established"
     if others_on_device:
         text += f"; {others_on_device}"
+    unsteady = [f"the {side} side" for side in timing.SIDES if figures[side].steady is False]
+    if unsteady:
+        text += f"; not known to be steady after warm-up: {', '.join(unsteady)}"
     if test.compile_s is not None:
         text += f"; first step {test.compile_s:.3g} s ({test.compile_kind})"
     return text
@@ -143,12 +199,14 @@ def machine(found: list[Sampled], reason: str | None) -> Machine:
         SampledProcess(
             process=sampled.index,
             stopped=sampled.stopped,
-            first_warm_step_s=dict(sampled.warm),
+            first_warm_step_s={side: warm.seconds for side, warm in sampled.warm.items()},
             first_test_step=sampled.compiled,
             load=sampled.load,
             device_use=None if sampled.device_use is None else sampled.device_use.record,
             after=sampled.environment,
             execution=sampled.execution,
+            warmup_calls={side: warm.calls for side, warm in sampled.warm.items()},
+            steady={side: warm.steady for side, warm in sampled.warm.items()},
         )
         for sampled in found
     ]

@@ -1,5 +1,6 @@
 """Interleaved timing of two callables in one process."""
 
+import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -33,7 +34,7 @@ def interleave(
     calls: dict[str, Callable[[], None]],
     *,
     repeats: int,
-    max_repeats: int,
+    max_repeats: int | None,
     relative_ci: float,
     budget_s: float,
     seed: int = 0,
@@ -49,7 +50,7 @@ def interleave(
 
     Args:
         calls: one step of each side.
-        repeats, max_repeats: samples a side, at least and at most.
+        repeats, max_repeats: samples a side, at least and at most; of the latter None: as many as the budget holds.
         relative_ci: width of the ratio's interval over the ratio, at which timing ends.
         budget_s: seconds.
         seed: of the resampling that gives the interval.
@@ -58,8 +59,8 @@ def interleave(
         clock: seconds.
     """
     samples = Samples()
-    began = clock()
-    for index in range(max(max_repeats, LEAST)):
+    began, next_look = clock(), max(repeats, LEAST)
+    for index in itertools.count() if max_repeats is None else range(max(max_repeats, LEAST)):
         order = SIDES if (index + first) % 2 == 0 else SIDES[::-1]
         for side in order:
             start = clock()
@@ -73,9 +74,11 @@ def interleave(
         if count >= LEAST and clock() - began > budget_s:
             samples.stopped = "budget"
             return samples
-        if count >= max(repeats, LEAST) and _tight(samples, relative_ci, seed):
-            samples.stopped = "interval"
-            return samples
+        if count >= next_look:
+            next_look = max(count + 1, count * 11 // 10)  # of thousands of samples each look takes long
+            if _tight(samples, relative_ci, seed):
+                samples.stopped = "interval"
+                return samples
     samples.stopped = "max_repeats"
     return samples
 

@@ -8,7 +8,7 @@ from typing import Any
 import jinja2
 
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.formatting import counted, human_bytes, place, stage_note
+from inductor_debug.stages.formatting import counted, human_bytes, percent, place, stage_note
 from inductor_debug.stages.report.collect import VERDICTS
 from inductor_debug.stages.report.sections import sections
 
@@ -62,12 +62,3 @@ def cell(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(cell(item) for item in value)
     return str(value)
-
-
-def percent(value: Any) -> str:
-    """A share as percent; a dash where unknown."""
-    try:
-        share = 100 * float(value)
-    except (TypeError, ValueError):
-        return "–"
-    return f"{share:.0f} %" if abs(share) >= 1000 else f"{share:.3g} %"

@@ -82,7 +82,7 @@ def process(index: int, use: DeviceUse | None) -> Sampled:
     events: list[Event] = [FirstStep(1.0, True)]
     for side in ("reference", "test"):
         samples = [SampleRow(index, side, number, 1.0 + number / 100, None, number) for number in range(3)]
-        events += [Warm(side, 0.1), *samples]
+        events += [Warm(side, 0.1, 3, True), *samples]
     events.append(Done("", load, use is None, environment(), None if use is None else use.record, {}))
     sampled = Sampled(index)
     for event in events:
