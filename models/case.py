@@ -205,8 +205,15 @@ class Case:
                 stack.enter_context(torch.no_grad())
             yield
 
-    def bare_step(self, fn: Callable[..., Any] | None = None) -> tuple[Any, torch.Tensor | None]:
-        """:meth:`step` within :meth:`surroundings` that the caller opened."""
+    def bare_step(
+        self, fn: Callable[..., Any] | None = None, between: Callable[[], None] | None = None
+    ) -> tuple[Any, torch.Tensor | None]:
+        """:meth:`step` within :meth:`surroundings` that the caller opened.
+
+        Args:
+            fn: as of :meth:`step`.
+            between: called in training between forward with loss, and backward.
+        """
         function = self.module if fn is None else fn
         if self.mode == "inference":
             with self._autocast():
@@ -215,6 +222,8 @@ class Case:
         with self._autocast():
             output = drained(function(*self.args, **self.kwargs))
         loss = training_loss(output, self.projections)
+        if between is not None:
+            between()
         loss.backward()
         return output, loss
 

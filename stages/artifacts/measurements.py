@@ -195,6 +195,14 @@ class SampledProcess:
 
 
 @dataclass(frozen=True)
+class PartSpeedup:
+    """The reference's time of a part of the training step over the test side's, with its 95 % interval."""
+
+    speedup: Number
+    ci95: list[float] | None
+
+
+@dataclass(frozen=True)
 class SideFigures:
     """One side's part of summary.json's ``benchmark``: see ``docs/benchmark.md``. None where it was not measured.
 
@@ -204,6 +212,8 @@ class SideFigures:
         compile_s: first step, compilation included; ``compile_kind`` as of :class:`CacheUse`.
         warmup_calls: untimed calls of a process, the most; ``steady``: whether in each process they ended by getting no
             faster, and not by a limit.
+        forward_ms, backward_ms, optimizer_ms: of a training step by part, as ``median_ms`` is of the whole; each has
+            its interval as ``…_ci95_ms``. The whole has no optimizer.
         peak_memory_bytes: of the allocator of the case's device; ``peak_host_bytes``: of the process, by
             ``host_method``.
     """
@@ -217,6 +227,12 @@ class SideFigures:
     processes: int | None = None
     warmup_calls: int | None = field(default=None, metadata=OMITTED)
     steady: bool | None = field(default=None, metadata=OMITTED)
+    forward_ms: float | None = field(default=None, metadata=OMITTED)
+    forward_ci95_ms: list[float] | None = field(default=None, metadata=OMITTED)
+    backward_ms: float | None = field(default=None, metadata=OMITTED)
+    backward_ci95_ms: list[float] | None = field(default=None, metadata=OMITTED)
+    optimizer_ms: float | None = field(default=None, metadata=OMITTED)
+    optimizer_ci95_ms: list[float] | None = field(default=None, metadata=OMITTED)
     compile_s: float | None = None
     compile_kind: str | None = None
     peak_memory_bytes: int | None = None

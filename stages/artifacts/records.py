@@ -9,7 +9,7 @@ from typing import Any
 from inductor_debug.models.shapes import OMITTED, Number
 from inductor_debug.stages.artifacts.compiled_by import CompiledBy
 from inductor_debug.stages.artifacts.execution import Execution
-from inductor_debug.stages.artifacts.measurements import SideFigures
+from inductor_debug.stages.artifacts.measurements import PartSpeedup, SideFigures
 
 
 @dataclass(frozen=True)
@@ -145,6 +145,8 @@ class Benchmark:
         half_width: half the width of ``speedup_ci95`` relative to ``speedup``.
         wanted_half_width: what ``stages.benchmark.interval`` asked for; ``interval_reached``: whether
             it is that narrow.
+        parts: of a training step → its speed-up; without those that were not timed, for which ``without_optimizer`` has
+            the reason.
     """
 
     reference: SideFigures = field(default_factory=SideFigures)
@@ -156,6 +158,8 @@ class Benchmark:
     half_width: Number | None = field(default=None, metadata=OMITTED)
     wanted_half_width: Number | None = field(default=None, metadata=OMITTED)
     interval_reached: bool | None = field(default=None, metadata=OMITTED)
+    parts: dict[str, PartSpeedup] | None = field(default=None, metadata=OMITTED)
+    without_optimizer: str | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True)

@@ -229,7 +229,12 @@ class SensitivityRow:
 
 @dataclass(frozen=True)
 class SampleRow:
-    """benchmark/samples.csv: a timed call; ``device_ms`` is None where no device did the work."""
+    """benchmark/samples.csv: a timed call; ``device_ms`` is None where no device did the work.
+
+    Attributes:
+        forward_ms, backward_ms: in training, on the CPU of this call, on a device of one of its own.
+        optimizer_ms: of an optimizer's step of its own.
+    """
 
     process: int
     side: str
@@ -237,6 +242,9 @@ class SampleRow:
     ms: float
     device_ms: float | None
     started: float
+    forward_ms: float | None = None
+    backward_ms: float | None = None
+    optimizer_ms: float | None = None
 
 
 @dataclass(frozen=True)

@@ -13,17 +13,79 @@ _LEAD_MS = (1.0, 200.0)
 """Least and most that a device is kept busy while a step is queued."""
 
 
-def stepper(case: Case, function: Callable[..., Any]) -> Callable[[], None]:
-    """One synchronised step of ``case`` through ``function``; the result is dropped before it returns.
+def stepper(case: Case, function: Callable[..., Any]) -> Callable[[], float | None]:
+    """One synchronised step of ``case`` through ``function``; the step's result is dropped before it returns.
 
     To be called in the case's surroundings, whose making is no part of a step.
+
+    Returns:
+        A call, which gives the clock's seconds at the end of forward and loss: in training on the CPU, where forward
+        has ended by then. Else None: a device would have to be waited for, which is no part of a step.
     """
+    marks: list[float] = []
 
     def call() -> None:
         case.bare_step(function)
         case.synchronize()
 
-    return call
+    def marked() -> float:
+        case.bare_step(function, between=lambda: marks.append(time.perf_counter()))
+        return marks.pop()
+
+    return marked if case.mode == "training" and case.device.type == "cpu" else call
+
+
+class PartClock:
+    """Takes training steps of ``case`` through ``function`` by part, the device synchronised after each.
+
+    For devices that run beside the host: there a part's end has to be waited for, so that these are steps of their own.
+    """
+
+    def __init__(self, case: Case, function: Callable[..., Any]) -> None:
+        self.case, self.function = case, function
+
+    def __call__(self) -> tuple[float, float]:
+        """One step; its milliseconds of forward with loss, and of backward."""
+        marks = [time.perf_counter()]
+
+        def mark() -> None:
+            self.case.synchronize()
+            marks.append(time.perf_counter())
+
+        self.case.bare_step(self.function, between=mark)
+        mark()
+        start, middle, end = marks
+        return (middle - start) * 1e3, (end - middle) * 1e3
+
+
+class OptimizerClock:
+    """Takes steps of a plain optimizer over a case's parameters, with the gradients that they have.
+
+    The learning rate is 0: the work is the same, and the weights stay as they are.
+
+    Args:
+        case: whose parameters are trained; a step of it was taken.
+        kind: the optimizer's class.
+
+    Raises:
+        ValueError: no parameter is trained.
+        Exception: what the optimizer raises, of sparse gradients for example.
+    """
+
+    def __init__(self, case: Case, kind: Callable[..., torch.optim.Optimizer]) -> None:
+        parameters = [parameter for parameter in case.module.parameters() if parameter.requires_grad]
+        if not parameters:
+            raise ValueError("the model has no parameter that is trained")
+        self.case, self._optimizer = case, kind(parameters, lr=0.0)
+        self()  # its state is allocated in the first step
+
+    def __call__(self) -> float:
+        """One step; its milliseconds."""
+        self.case.synchronize()
+        start = time.perf_counter()
+        self._optimizer.step()
+        self.case.synchronize()
+        return (time.perf_counter() - start) * 1e3
 
 
 class DeviceClock:

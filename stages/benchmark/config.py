@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from inductor_debug.models.options import real, whole
+from inductor_debug.models.options import chosen, real, whole
 
 MOST_REPEATS = 20
 """Timed calls of each side in each process at most, where nothing else is asked for."""
@@ -23,6 +23,8 @@ class BenchmarkConfig:
     interval: wanted half-width of the speed-up's 95 % interval, relative to the speed-up: 0.02 for ±2 %. Further
         processes sample until it is reached, or ``budget_s`` of wall time is spent, their start included. null: as
         many processes as ``processes`` says.
+    optimizer: in training, whose step is timed as a part of its own, after all others: sgd, adamw or none. It is eager
+        on both sides, and in no latency.
     budget_s: seconds of timing after which it stops, even without ``repeats``: of all processes together, without their
         start. Each side gets at least 3 samples in each process.
     """
@@ -34,6 +36,7 @@ class BenchmarkConfig:
     max_repeats: int | None = whole(None, least=1)
     relative_ci: float = real(0.05, above=0)
     interval: float | None = real(None, above=0, example="0.02")
+    optimizer: str = chosen("sgd", ("sgd", "adamw", "none"))
     budget_s: float = real(60.0, above=0)
 
     @property

@@ -60,7 +60,7 @@ def peak_memory(device: torch.device) -> Iterator[Peak]:
         peak.device = module.max_memory_allocated(device)
 
 
-def allocated_peak(case: Case, call: Callable[[], None]) -> int:
+def allocated_peak(case: Case, call: Callable[[], object]) -> int:
     """Bytes that torch's CPU allocator held at the highest point of ``call()``, the case's own tensors included.
 
     Counted are tensors, and what generated kernels take from the allocator; not what a library such as oneDNN takes

@@ -42,6 +42,7 @@ class Sampled:
         device_use: others on the device, where one did the work of either side.
         stopped, environment: why timing ended, and what may disturb it.
         device_waited: side → whether waiting for the host is in the device's times.
+        without_optimizer: why a training step's optimizer was not timed; empty where it was, or was not to be.
         raised: what it raised, in words.
     """
 
@@ -57,6 +58,7 @@ class Sampled:
     stopped: str = ""
     environment: Surroundings | None = None
     device_waited: dict[str, bool] = field(default_factory=dict)
+    without_optimizer: str = ""
     raised: str | None = None
 
     def take(self, event: Event) -> None:
@@ -77,6 +79,7 @@ class Sampled:
             case Done():
                 self.load, self.on_host, self.environment = event.load, event.on_host, event.environment
                 self.stopped, self.device_waited = event.stopped, event.device_waited
+                self.without_optimizer = event.without_optimizer
                 self.device_use = None if event.device_use is None else of_record(event.device_use)
 
     def column(self, side: str, name: str = "ms") -> list[float]:

@@ -45,6 +45,7 @@ class Done:
         load: its surroundings; ``on_host``: whether the host did the work of either side.
         device_use: others on the device, where one did the work of either side.
         device_waited: side → whether waiting for the host is in the device's times.
+        without_optimizer: why the optimizer of a training step was not timed; empty where it was, or was not to be.
     """
 
     stopped: str
@@ -53,6 +54,7 @@ class Done:
     environment: Surroundings
     device_use: DeviceUseRecord | None
     device_waited: dict[str, bool]
+    without_optimizer: str = ""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ results' descriptor.
 import contextlib
 import ctypes
 import dataclasses
+import itertools
 import json
 import logging
 import os
@@ -26,7 +27,7 @@ from inductor_debug.stages.artifacts.tables import SampleRow
 from inductor_debug.stages.backends.compiled import CompiledCase, load_case
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.benchmark import timing
-from inductor_debug.stages.benchmark.calls import DeviceClock, stepper
+from inductor_debug.stages.benchmark.calls import DeviceClock, OptimizerClock, PartClock, stepper
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import look
 from inductor_debug.stages.benchmark.interference import LoadMeter
@@ -35,9 +36,11 @@ from inductor_debug.stages.benchmark.records import LINES, Done, Event, Memory, 
 from inductor_debug.stages.benchmark.warmup import SHARE, warm_up
 from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
+from inductor_debug.stages.formatting import in_one_line
 from inductor_debug.stages.process_end import leave
 from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.sides.running import case_for, reference_function
+from inductor_debug.stages.sides.training_steps import OPTIMIZERS
 from inductor_debug.stages.torch_internals.compile_workers import end_compile_workers
 from inductor_debug.stages.torch_internals.dynamo_options import in_force
 
@@ -98,7 +101,7 @@ class Sampler:
         self.emit(FirstStep(compiled.compile_s, compiled.adapter.loads, compiled.caches))
         return compiled
 
-    def _warm(self, side: str, function: Callable[..., Any], call: Callable[[], None]) -> None:
+    def _warm(self, side: str, function: Callable[..., Any], call: Callable[[], object]) -> None:
         compiled = function if isinstance(function, CompiledCase) else None
         with contextlib.nullcontext() if compiled is None else compiled.watch.step():
             start = time.perf_counter()
@@ -134,18 +137,48 @@ class Sampler:
             first=self.index % 2,
             device=dict(clocks),
         )
+        parts, missing = self._parts(cases, functions, samples)
         load = meter.read()
         for side in timing.SIDES:
-            times = zip(samples.milliseconds[side], samples.started[side], strict=True)
-            for index, (ms, started) in enumerate(times):
-                own = samples.device[side][index] if samples.device[side] else None
-                self.emit(SampleRow(self.index, side, index, ms, own, started))
+            columns = [samples.milliseconds[side], samples.device[side], samples.started[side], *parts[side]]
+            for index, cells in enumerate(itertools.zip_longest(*columns)):
+                self.emit(SampleRow(self.index, side, index, *cells))
         device_use = before.joined(look()).record if before is not None else None
         waited = {side: clock.waited for side, clock in clocks.items()}
-        self.emit(Done(samples.stopped, load, on_host, environment(), device_use, waited))
+        self.emit(Done(samples.stopped, load, on_host, environment(), device_use, waited, missing))
+
+    def _parts(
+        self, cases: Mapping[str, Case], functions: Mapping[str, Callable[..., Any]], samples: timing.Samples
+    ) -> tuple[dict[str, list[list[float]]], str]:
+        """By side the milliseconds of :data:`timing.PARTS`; and why the optimizer's are missing.
+
+        All of it happens once every whole step was timed.
+        """
+        if cases["test"].mode != "training":
+            return {side: [[], [], []] for side in timing.SIDES}, ""
+        rounds = min(max(self.options.repeats, timing.LEAST), len(samples.milliseconds["test"]))
+        forward, backward = dict(samples.forward), {}
+        for side in timing.SIDES:
+            whole = samples.milliseconds[side]
+            backward[side] = [ms - part for ms, part in zip(whole, forward[side], strict=False)]
+        if not all(forward.values()):
+            clocks = {side: PartClock(cases[side], functions[side]) for side in timing.SIDES}
+            for side, times in timing.in_turn(clocks, rounds, self.index % 2).items():
+                forward[side], backward[side] = ([part[place] for part in times] for place in (0, 1))
+        found: dict[str, list[float]] = {side: [] for side in timing.SIDES}
+        missing = ""
+        if self.options.optimizer != "none":
+            try:
+                kind = OPTIMIZERS[self.options.optimizer]
+                steps = {side: OptimizerClock(cases[side], kind) for side in timing.SIDES}
+                found = timing.in_turn(steps, rounds, self.index % 2)
+            except Exception as error:  # what an optimizer can't do says nothing of the step without it
+                log.info("benchmark: the optimizer was not timed", exc_info=True)
+                missing = in_one_line(error)
+        return {side: [forward[side], backward[side], found[side]] for side in timing.SIDES}, missing
 
 
-def peaks(case: Case, call: Callable[[], None], *, alone: bool) -> Peaks:
+def peaks(case: Case, call: Callable[[], object], *, alone: bool) -> Peaks:
     """Peaks in bytes of one step; ``peak_memory_bytes`` is the allocator's of the device that the case is on.
 
     Weights, inputs and what the step allocates at its highest. None where the device does not tell (what the host's

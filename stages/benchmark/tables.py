@@ -1,9 +1,11 @@
 """What all sampling processes together come to: the figures of both sides, the tables and the message."""
 
+from typing import Any
+
 import pandas as pd
 
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.measurements import CacheUse, Machine, SampledProcess, SideFigures
+from inductor_debug.stages.artifacts.measurements import CacheUse, Machine, PartSpeedup, SampledProcess, SideFigures
 from inductor_debug.stages.artifacts.records import Benchmark
 from inductor_debug.stages.benchmark import interval, timing
 from inductor_debug.stages.benchmark.device_use import DeviceUse, told
@@ -18,6 +20,7 @@ SUMMARY_COLUMNS = [
     "side", "median_ms", "iqr_ms", "ci95_low_ms", "ci95_high_ms", "device_ms", "device_waited", "samples",
     "processes", "warmup_calls", "steady", "compile_s", "compile_kind", "compile_reason",
     "peak_memory_bytes", "peak_host_bytes", "host_method",
+    *(f"{part}_{column}" for part in timing.PARTS for column in ("ms", "ci95_low_ms", "ci95_high_ms")),
 ]  # fmt: skip
 DRIFT = 0.05
 """Share by which the speed-up of a process's first samples may differ from that of its last."""
@@ -58,12 +61,35 @@ def figures_of(
             processes=len(found),
             warmup_calls=max(sampled.warm[side].calls for sampled in found),
             steady=all(sampled.warm[side].steady for sampled in found),
+            **_parts_of_side(found, side),
             **vars(memory),
             compile_s=seconds,
             compile_kind=kind,
             compile_reason=reason,
         )
     return figures
+
+
+def _parts_of_side(found: list[Sampled], side: str) -> dict[str, Any]:
+    """Of a training step the fields of :class:`SideFigures` by part, those that were timed."""
+    fields: dict[str, Any] = {}
+    for part in timing.PARTS:
+        times = [sampled.column(side, f"{part}_ms") for sampled in found]
+        if all(times):
+            latency = interval.latency(times)
+            fields |= {f"{part}_ms": latency.value, f"{part}_ci95_ms": latency.ends}
+    return fields
+
+
+def parts_of(found: list[Sampled]) -> dict[str, PartSpeedup] | None:
+    """Speed-up by part of a training step; None where no part was timed."""
+    speedups = {}
+    for part in timing.PARTS:
+        times = [[sampled.column(side, f"{part}_ms") for sampled in found] for side in timing.SIDES]
+        if all(map(all, times)):
+            ratio = interval.speedup(*times)
+            speedups[part] = PartSpeedup(ratio.value, ratio.ends)
+    return speedups or None
 
 
 def reached(found: list[Sampled], wanted: float) -> bool:
@@ -89,8 +115,10 @@ def report_of(figures: dict[str, SideFigures], found: list[Sampled], wanted: flo
     reason = not_established(found)
     table = []
     for side, figure in figures.items():
-        low, high = figure.ci95_ms or (None, None)
-        table.append({"side": side, **vars(figure), "ci95_low_ms": low, "ci95_high_ms": high})
+        intervals = {"": figure.ci95_ms} | {f"{part}_": getattr(figure, f"{part}_ci95_ms") for part in timing.PARTS}
+        columns = {f"{name}ci95_{end}_ms": (both or (None, None))[place]
+                   for name, both in intervals.items() for place, end in enumerate(("low", "high"))}  # fmt: skip
+        table.append({"side": side, **vars(figure), **columns})
     part = Benchmark(
         figures["reference"],
         figures["test"],
@@ -101,10 +129,13 @@ def report_of(figures: dict[str, SideFigures], found: list[Sampled], wanted: flo
         half_width=ratio.half_width,
         wanted_half_width=wanted,
         interval_reached=None if wanted is None else reached(found, wanted),
+        parts=parts_of(found),
+        without_optimizer=next((sampled.without_optimizer for sampled in found if sampled.without_optimizer), None),
     )
+    ends = unreached(part) + _without(part) + executed(found, reason)
     return StageResult(
         "passed",
-        message(figures, ratio, reason, told(device_uses(found))) + unreached(part) + executed(found, reason),
+        message(figures, ratio, reason, told(device_uses(found))) + ends,
         {
             files.SAMPLES.path: files.SAMPLES.frame(row for sampled in found for row in sampled.rows),
             files.BENCHMARK.path: pd.DataFrame(table, columns=SUMMARY_COLUMNS),
@@ -136,6 +167,11 @@ def _drifted(found: list[Sampled]) -> str | None:
         f"it was not steady: in the first half of a process's samples the speed-up was {change.value:.3g} times that "
         f"in the second (95 %: {change.low:.3g} to {change.high:.3g}); type stages.benchmark.warmup={10 * calls}"
     )
+
+
+def _without(part: Benchmark) -> str:
+    """That the optimizer of a training step was not timed, as the end of a message; empty where it was."""
+    return f"; the optimizer was not timed: {part.without_optimizer}" if part.without_optimizer else ""
 
 
 def unreached(part: Benchmark) -> str:
@@ -170,6 +206,8 @@ def message(
         others_on_device: who else used the device, as text; empty where nobody did.
     """
     reference, test = figures["reference"], figures["test"]
+    parts = [f"{part} {milliseconds(first)} → {milliseconds(second)}" for part in timing.PARTS
+             if (first := getattr(reference, f"{part}_ms")) and (second := getattr(test, f"{part}_ms"))]  # fmt: skip
     assert reference.median_ms is not None and test.median_ms is not None and test.processes, "both sides were timed"
     text = f"{milliseconds(reference.median_ms)} → {milliseconds(test.median_ms)}, {ratio.value:.3g}×"
     if ratio.low is not None and ratio.high is not None:
@@ -179,6 +217,7 @@ def message(
         text += f"; the device alone {milliseconds(reference.device_ms)} → {milliseconds(test.device_ms)}"
         waited = [side for side in timing.SIDES if figures[side].device_waited]
         text += f" (waits for the host included: {', '.join(waited)})" if waited else ""
+    text += f"; {', '.join(parts)}" if parts else ""
     if reason is not None:
         text = f"speed not established: {reason}; measured {text}"
     elif ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high:

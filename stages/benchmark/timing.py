@@ -4,6 +4,7 @@ import itertools
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy
 
@@ -11,6 +12,9 @@ RESAMPLES = 1000
 LEAST = 3
 """Samples of a side before the budget may end the timing."""
 SIDES = ("reference", "test")
+PARTS = ("forward", "backward", "optimizer")
+"""Of a training step; forward has the loss."""
+Part = TypeVar("Part")
 
 
 @dataclass
@@ -20,18 +24,20 @@ class Samples:
     Attributes:
         milliseconds: by side, wall time in the order taken.
         device: by side, the device's own time of a call of its own beside each; empty where there is no device's clock.
+        forward: by side, wall time of each call's forward with loss; empty where the calls do not tell.
         started: by side, seconds since the timing began.
         stopped: why timing ended: ``interval``, ``max_repeats`` or ``budget``.
     """
 
     milliseconds: dict[str, list[float]] = field(default_factory=lambda: {"reference": [], "test": []})
     device: dict[str, list[float]] = field(default_factory=lambda: {"reference": [], "test": []})
+    forward: dict[str, list[float]] = field(default_factory=lambda: {"reference": [], "test": []})
     started: dict[str, list[float]] = field(default_factory=lambda: {"reference": [], "test": []})
     stopped: str = ""
 
 
 def interleave(
-    calls: dict[str, Callable[[], None]],
+    calls: Mapping[str, Callable[[], float | None]],
     *,
     repeats: int,
     max_repeats: int | None,
@@ -49,7 +55,7 @@ def interleave(
     ``max_repeats``, or when ``budget_s`` is spent and each side has :data:`LEAST` samples. Calls must synchronise.
 
     Args:
-        calls: one step of each side.
+        calls: one step of each side, which gives the clock's seconds at the end of its forward, or None.
         repeats, max_repeats: samples a side, at least and at most; of the latter None: as many as the budget holds.
         relative_ci: width of the ratio's interval over the ratio, at which timing ends.
         budget_s: seconds.
@@ -64,9 +70,11 @@ def interleave(
         order = SIDES if (index + first) % 2 == 0 else SIDES[::-1]
         for side in order:
             start = clock()
-            calls[side]()
+            middle = calls[side]()
             samples.milliseconds[side].append((clock() - start) * 1e3)
             samples.started[side].append(start - began)
+            if middle is not None:
+                samples.forward[side].append((middle - start) * 1e3)
         for side in order if device else ():
             assert device is not None
             samples.device[side].append(device[side]())
@@ -81,6 +89,21 @@ def interleave(
                 return samples
     samples.stopped = "max_repeats"
     return samples
+
+
+def in_turn(clocks: Mapping[str, Callable[[], Part]], rounds: int, first: int = 0) -> dict[str, list[Part]]:
+    """What both sides' clocks give in so many rounds, the order reversed every round as in :func:`interleave`.
+
+    Args:
+        clocks: by side.
+        rounds: calls of each.
+        first: which side begins: 0 the reference, 1 the test.
+    """
+    found: dict[str, list[Part]] = {side: [] for side in SIDES}
+    for index in range(rounds):
+        for side in SIDES if (index + first) % 2 == 0 else SIDES[::-1]:
+            found[side].append(clocks[side]())
+    return found
 
 
 def _tight(samples: Samples, relative_ci: float, seed: int) -> bool:

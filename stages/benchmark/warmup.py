@@ -39,7 +39,7 @@ class Steadiness:
 
 
 def warm_up(
-    call: Callable[[], None],
+    call: Callable[[], object],
     *,
     least: int,
     most: int | None,

@@ -117,7 +117,14 @@ def test_in_this_process_both_sides_are_reported_and_the_model_is_left_alone():
     result = BenchmarkStage(BenchmarkConfig(warmup=1, repeats=3, max_repeats=4)).run(context)
     figures = result.summary["benchmark"]
     samples = result.artifacts["benchmark/samples.csv"]
-    assert list(samples.columns) == ["process", "side", "index", "ms", "device_ms", "started"]
+    parts = ["forward_ms", "backward_ms", "optimizer_ms"]
+    assert list(samples.columns) == ["process", "side", "index", "ms", "device_ms", "started", *parts]
+    assert (samples[samples["index"] < 3][parts] > 0).all().all() and set(figures.parts) == {
+        "forward",
+        "backward",
+        "optimizer",
+    }
+    assert (samples["forward_ms"] + samples["backward_ms"]).tolist() == pytest.approx(samples["ms"].tolist())
     for side in ("reference", "test"):
         found = getattr(figures, side)
         assert found.samples == sum(samples["side"] == side) >= 3

@@ -27,6 +27,7 @@ def warmed(times: list[float], least: int = 0, most: int | None = None, budget_s
 
 def test_long_calls_that_are_steady_take_no_more_than_the_least() -> None:
     assert warmed([1.0], least=2) == (2, True)
+    assert warmed([1.0], least=7) == (7, True)
     assert warmed([1.0, 0.97, 0.96], least=2) == (2, True)
 
 
