@@ -210,6 +210,11 @@ class SideFigures:
         ci95_ms: both ends of the 95 % interval of ``median_ms``, the latency's geometric mean over the processes.
         device_ms: the device's own time; ``device_waited``: whether waiting for the host is in it.
         compile_s: first step, compilation included; ``compile_kind`` as of :class:`CacheUse`.
+        cold_compile_s: first step in a process whose caches held nothing; ``warm_compile_s``: in fresh processes in
+            which no compiler ran, their geometric mean; ``warm_compile_reason``: how many they were, and what
+            others met.
+        first_call_ms: first call in a process that compiles nothing, before the warm-up. Of the reference where it is
+            eager.
         warmup_calls: untimed calls of a process, the most; ``steady``: whether in each process they ended by getting no
             faster, and not by a limit.
         forward_ms, backward_ms, optimizer_ms: of a training step by part, as ``median_ms`` is of the whole; each has
@@ -227,6 +232,12 @@ class SideFigures:
     processes: int | None = None
     warmup_calls: int | None = field(default=None, metadata=OMITTED)
     steady: bool | None = field(default=None, metadata=OMITTED)
+    cold_compile_s: float | None = field(default=None, metadata=OMITTED)
+    warm_compile_s: float | None = field(default=None, metadata=OMITTED)
+    warm_compile_ci95_s: list[float] | None = field(default=None, metadata=OMITTED)
+    warm_compile_reason: str | None = field(default=None, metadata=OMITTED)
+    first_call_ms: float | None = field(default=None, metadata=OMITTED)
+    first_call_ci95_ms: list[float] | None = field(default=None, metadata=OMITTED)
     forward_ms: float | None = field(default=None, metadata=OMITTED)
     forward_ci95_ms: list[float] | None = field(default=None, metadata=OMITTED)
     backward_ms: float | None = field(default=None, metadata=OMITTED)

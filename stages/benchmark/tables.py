@@ -12,6 +12,7 @@ from inductor_debug.stages.benchmark.device_use import DeviceUse, told
 from inductor_debug.stages.benchmark.interference import reason_against
 from inductor_debug.stages.benchmark.processes import Sampled
 from inductor_debug.stages.benchmark.records import Peaks
+from inductor_debug.stages.benchmark.starts import COLUMNS, compilations, first_call
 from inductor_debug.stages.contract import StageResult
 from inductor_debug.stages.formatting import counted, percent
 from inductor_debug.stages.settings import Settings
@@ -20,6 +21,7 @@ SUMMARY_COLUMNS = [
     "side", "median_ms", "iqr_ms", "ci95_low_ms", "ci95_high_ms", "device_ms", "device_waited", "samples",
     "processes", "warmup_calls", "steady", "compile_s", "compile_kind", "compile_reason",
     "peak_memory_bytes", "peak_host_bytes", "host_method",
+    *COLUMNS,
     *(f"{part}_{column}" for part in timing.PARTS for column in ("ms", "ci95_low_ms", "ci95_high_ms")),
 ]  # fmt: skip
 DRIFT = 0.05
@@ -51,6 +53,8 @@ def figures_of(
         latency = interval.latency(by_process)
         memory = next((sampled.memory[side] for sampled in found if side in sampled.memory), Peaks())
         seconds, kind, reason = compiled[side]
+        starts = first_call(found, side) if side == "test" or eager else {}
+        starts |= compilations(found, compile_s, caches) if side == "test" else {}
         figures[side] = SideFigures(
             median_ms=latency.value,
             iqr_ms=timing.interquartile_range(every),
@@ -61,6 +65,7 @@ def figures_of(
             processes=len(found),
             warmup_calls=max(sampled.warm[side].calls for sampled in found),
             steady=all(sampled.warm[side].steady for sampled in found),
+            **starts,
             **_parts_of_side(found, side),
             **vars(memory),
             compile_s=seconds,
@@ -116,8 +121,11 @@ def report_of(figures: dict[str, SideFigures], found: list[Sampled], wanted: flo
     table = []
     for side, figure in figures.items():
         intervals = {"": figure.ci95_ms} | {f"{part}_": getattr(figure, f"{part}_ci95_ms") for part in timing.PARTS}
+        intervals |= {"first_call_": figure.first_call_ci95_ms}
         columns = {f"{name}ci95_{end}_ms": (both or (None, None))[place]
                    for name, both in intervals.items() for place, end in enumerate(("low", "high"))}  # fmt: skip
+        low, high = figure.warm_compile_ci95_s or (None, None)
+        columns |= {"warm_compile_ci95_low_s": low, "warm_compile_ci95_high_s": high}
         table.append({"side": side, **vars(figure), **columns})
     part = Benchmark(
         figures["reference"],
@@ -229,6 +237,8 @@ def message(
         text += f"; not known to be steady after warm-up: {', '.join(unsteady)}"
     if test.compile_s is not None:
         text += f"; first step {test.compile_s:.3g} s ({test.compile_kind})"
+        if test.cold_compile_s is not None and test.warm_compile_s is not None:
+            text += f", {test.warm_compile_s:.3g} s warm"
     return text
 
 

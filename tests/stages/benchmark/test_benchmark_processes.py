@@ -60,11 +60,16 @@ def test_without_a_stage_that_compiled_the_first_process_compiles_and_the_second
         assert low <= side.median_ms <= high and side.peak_memory_bytes > 0
     assert figures.speedup_ci95[0] <= figures.speedup <= figures.speedup_ci95[1]
     assert (figures.test.compile_s, figures.test.compile_kind) == (first.seconds, "cold")
+    assert (figures.test.cold_compile_s, figures.test.warm_compile_s) == (first.seconds, pytest.approx(second.seconds))
     assert "(cold)" in result.message
     assert "case" not in context.live  # nothing was built in this process
     again = BenchmarkStage(QUICK).run(StageContext(settings(mode="training"), MemoryArtifacts(), children=variables))
     test = again.summary["benchmark"].test
-    assert test.compile_kind == "warm" and variables["TORCHINDUCTOR_CACHE_DIR"] in test.compile_reason
+    assert (
+        test.cold_compile_s is None
+        and test.compile_kind == "warm"
+        and variables["TORCHINDUCTOR_CACHE_DIR"] in test.compile_reason
+    )
 
 
 def test_what_cannot_be_loaded_is_compiled_again_and_said(variables):
