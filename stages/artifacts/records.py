@@ -147,6 +147,8 @@ class Benchmark:
             it is that narrow.
         parts: of a training step → its speed-up; without those that were not timed, for which ``without_optimizer`` has
             the reason.
+        l2_flushed: true where the L2 cache was flushed before each timed call.
+        cuda_graphs: how many the test side recorded, of the processes the fewest; None where none were asked for.
     """
 
     reference: SideFigures = field(default_factory=SideFigures)
@@ -160,6 +162,8 @@ class Benchmark:
     interval_reached: bool | None = field(default=None, metadata=OMITTED)
     parts: dict[str, PartSpeedup] | None = field(default=None, metadata=OMITTED)
     without_optimizer: str | None = field(default=None, metadata=OMITTED)
+    l2_flushed: bool | None = field(default=None, metadata=OMITTED)
+    cuda_graphs: int | None = field(default=None, metadata=OMITTED)
 
 
 @dataclass(frozen=True)

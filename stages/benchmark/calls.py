@@ -39,13 +39,17 @@ class PartClock:
     """Takes training steps of ``case`` through ``function`` by part, the device synchronised after each.
 
     For devices that run beside the host: there a part's end has to be waited for, so that these are steps of their own.
+
+    Args:
+        before: called before each step, outside its time.
     """
 
-    def __init__(self, case: Case, function: Callable[..., Any]) -> None:
-        self.case, self.function = case, function
+    def __init__(self, case: Case, function: Callable[..., Any], before: Callable[[], None] = lambda: None) -> None:
+        self.case, self.function, self.before = case, function, before
 
     def __call__(self) -> tuple[float, float]:
         """One step; its milliseconds of forward with loss, and of backward."""
+        self.before()
         marks = [time.perf_counter()]
 
         def mark() -> None:
@@ -95,12 +99,15 @@ class DeviceClock:
     device's work alone, without its waiting for the host. A step that itself waits for the device (``item()``) takes
     that lead away. To be made and called in the case's surroundings.
 
+    Args:
+        before: queues work that is done before each step and not in its time.
+
     Attributes:
         waited: whether the device began a step before all of it was queued, so that waiting is in its times.
     """
 
-    def __init__(self, case: Case, function: Callable[..., Any]) -> None:
-        self.case, self.function = case, function
+    def __init__(self, case: Case, function: Callable[..., Any], before: Callable[[], None] = lambda: None) -> None:
+        self.case, self.function, self.before = case, function, before
         self.waited = False
         case.synchronize()
         start = time.perf_counter()
@@ -113,9 +120,28 @@ class DeviceClock:
         with torch.cuda.device(self.case.device):
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             occupy(self._lead)
+            self.before()
             begin.record()
             self.case.bare_step(self.function)
             self.waited = self.waited or begin.query()
             end.record()
             self.case.synchronize()
         return float(begin.elapsed_time(end))
+
+
+class L2Flush:
+    """Writes twice the L2 cache of a CUDA device, so that nothing in it is left of an earlier call."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+        size = 2 * torch.cuda.get_device_properties(device).L2_cache_size
+        self._buffer = torch.empty(size, dtype=torch.uint8, device=device)
+
+    def __call__(self) -> None:
+        """Flush, and wait for it: it is in no time that is taken afterwards."""
+        self.queue()
+        torch.cuda.synchronize(self._device)
+
+    def queue(self) -> None:
+        """Flush once the device gets to it."""
+        self._buffer.zero_()

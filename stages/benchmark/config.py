@@ -23,6 +23,8 @@ class BenchmarkConfig:
     interval: wanted half-width of the speed-up's 95 % interval, relative to the speed-up: 0.02 for ±2 %. Further
         processes sample until it is reached, or ``budget_s`` of wall time is spent, their start included. null: as
         many processes as ``processes`` says.
+    flush_l2: on CUDA, write over the L2 cache before each timed call, outside its time.
+    cuda_graphs: on CUDA, compile the test side of this stage with TorchInductor's ``triton.cudagraphs``.
     optimizer: in training, whose step is timed as a part of its own, after all others: sgd, adamw or none. It is eager
         on both sides, and in no latency.
     budget_s: seconds of timing after which it stops, even without ``repeats``: of all processes together, without their
@@ -36,6 +38,8 @@ class BenchmarkConfig:
     max_repeats: int | None = whole(None, least=1)
     relative_ci: float = real(0.05, above=0)
     interval: float | None = real(None, above=0, example="0.02")
+    flush_l2: bool = False
+    cuda_graphs: bool = False
     optimizer: str = chosen("sgd", ("sgd", "adamw", "none"))
     budget_s: float = real(60.0, above=0)
 

@@ -43,6 +43,8 @@ class Sampled:
         stopped, environment: why timing ended, and what may disturb it.
         device_waited: side → whether waiting for the host is in the device's times.
         without_optimizer: why a training step's optimizer was not timed; empty where it was, or was not to be.
+        l2_flushed: before each timed call.
+        cuda_graphs: how many TorchInductor recorded; None where none were asked for.
         raised: what it raised, in words.
     """
 
@@ -59,6 +61,8 @@ class Sampled:
     environment: Surroundings | None = None
     device_waited: dict[str, bool] = field(default_factory=dict)
     without_optimizer: str = ""
+    l2_flushed: bool = False
+    cuda_graphs: int | None = None
     raised: str | None = None
 
     def take(self, event: Event) -> None:
@@ -80,6 +84,7 @@ class Sampled:
                 self.load, self.on_host, self.environment = event.load, event.on_host, event.environment
                 self.stopped, self.device_waited = event.stopped, event.device_waited
                 self.without_optimizer = event.without_optimizer
+                self.l2_flushed, self.cuda_graphs = event.l2_flushed, event.cuda_graphs
                 self.device_use = None if event.device_use is None else of_record(event.device_use)
 
     def column(self, side: str, name: str = "ms") -> list[float]:

@@ -46,6 +46,8 @@ class Done:
         device_use: others on the device, where one did the work of either side.
         device_waited: side → whether waiting for the host is in the device's times.
         without_optimizer: why the optimizer of a training step was not timed; empty where it was, or was not to be.
+        l2_flushed: before each timed call.
+        cuda_graphs: how many TorchInductor recorded in this process; None where none were asked for.
     """
 
     stopped: str
@@ -55,6 +57,8 @@ class Done:
     device_use: DeviceUseRecord | None
     device_waited: dict[str, bool]
     without_optimizer: str = ""
+    l2_flushed: bool = False
+    cuda_graphs: int | None = None
 
 
 @dataclass(frozen=True)

@@ -24,10 +24,11 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.errors import message_of, root_cause
 from inductor_debug.stages.artifacts.measurements import FirstStep, Surroundings
 from inductor_debug.stages.artifacts.tables import SampleRow
+from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, load_case
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.benchmark import timing
-from inductor_debug.stages.benchmark.calls import DeviceClock, OptimizerClock, PartClock, stepper
+from inductor_debug.stages.benchmark.calls import DeviceClock, L2Flush, OptimizerClock, PartClock, stepper
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import look
 from inductor_debug.stages.benchmark.interference import LoadMeter
@@ -42,6 +43,7 @@ from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.sides.running import case_for, reference_function
 from inductor_debug.stages.sides.training_steps import OPTIMIZERS
 from inductor_debug.stages.torch_internals.compile_workers import end_compile_workers
+from inductor_debug.stages.torch_internals.cuda_graphs import recorded_graphs
 from inductor_debug.stages.torch_internals.dynamo_options import in_force
 
 log = logging.getLogger(__name__)
@@ -121,7 +123,10 @@ class Sampler:
     def _sample(self, cases: Mapping[str, Case], functions: Mapping[str, Callable[..., Any]]) -> None:
         end_compile_workers()
         on_device = all(case.device.type == "cuda" for case in cases.values())
-        clocks = {side: DeviceClock(cases[side], functions[side]) for side in timing.SIDES} if on_device else {}
+        flush = L2Flush(cases["test"].device) if self.options.flush_l2 else None
+        queued = (lambda: None) if flush is None else flush.queue
+        sides = timing.SIDES if on_device else ()
+        clocks = {side: DeviceClock(cases[side], functions[side], queued) for side in sides}
         on_host = any(case.device.type == "cpu" for case in cases.values())
         on_some_device = any(case.device.type != "cpu" for case in cases.values())
         before = look() if on_some_device else None
@@ -136,19 +141,30 @@ class Sampler:
             seed=self.context.settings.seed,
             first=self.index % 2,
             device=dict(clocks),
+            before=flush,
         )
-        parts, missing = self._parts(cases, functions, samples)
+        parts, missing = self._parts(cases, functions, samples, (lambda: None) if flush is None else flush)
         load = meter.read()
         for side in timing.SIDES:
             columns = [samples.milliseconds[side], samples.device[side], samples.started[side], *parts[side]]
             for index, cells in enumerate(itertools.zip_longest(*columns)):
                 self.emit(SampleRow(self.index, side, index, *cells))
         device_use = before.joined(look()).record if before is not None else None
+        index = cases["test"].device.index
+        graphs = None
+        if self.options.cuda_graphs:
+            graphs = recorded_graphs(torch.cuda.current_device() if index is None else index)
         waited = {side: clock.waited for side, clock in clocks.items()}
-        self.emit(Done(samples.stopped, load, on_host, environment(), device_use, waited, missing))
+        self.emit(
+            Done(samples.stopped, load, on_host, environment(), device_use, waited, missing, flush is not None, graphs)
+        )
 
     def _parts(
-        self, cases: Mapping[str, Case], functions: Mapping[str, Callable[..., Any]], samples: timing.Samples
+        self,
+        cases: Mapping[str, Case],
+        functions: Mapping[str, Callable[..., Any]],
+        samples: timing.Samples,
+        before: Callable[[], None],
     ) -> tuple[dict[str, list[list[float]]], str]:
         """By side the milliseconds of :data:`timing.PARTS`; and why the optimizer's are missing.
 
@@ -162,7 +178,7 @@ class Sampler:
             whole = samples.milliseconds[side]
             backward[side] = [ms - part for ms, part in zip(whole, forward[side], strict=False)]
         if not all(forward.values()):
-            clocks = {side: PartClock(cases[side], functions[side]) for side in timing.SIDES}
+            clocks = {side: PartClock(cases[side], functions[side], before) for side in timing.SIDES}
             for side, times in timing.in_turn(clocks, rounds, self.index % 2).items():
                 forward[side], backward[side] = ([part[place] for part in times] for place in (0, 1))
         found: dict[str, list[float]] = {side: [] for side in timing.SIDES}
@@ -176,6 +192,11 @@ class Sampler:
                 log.info("benchmark: the optimizer was not timed", exc_info=True)
                 missing = in_one_line(error)
         return {side: [forward[side], backward[side], found[side]] for side in timing.SIDES}, missing
+
+
+def timed_adapter(adapter: AcceleratorAdapter, options: BenchmarkConfig) -> AcceleratorAdapter:
+    """What compiles the test side: the run's adapter, or the same one with CUDA graphs."""
+    return adapter.switched({"triton.cudagraphs": True}) if options.cuda_graphs else adapter
 
 
 def peaks(case: Case, call: Callable[[], object], *, alone: bool) -> Peaks:
@@ -237,9 +258,10 @@ def _sampler(settings: Settings, request: Mapping[str, Any], emit: Emit) -> Samp
     options: BenchmarkConfig = from_primitives(BenchmarkConfig, request["options"])
     adapter = build_adapter(settings)  # before the case is built: it may add the case's device to torch
     adapter.validate()
+    compiler = timed_adapter(adapter, options)
     context = StageContext(settings, MemoryArtifacts())
     return Sampler(
-        context, options, request["index"], request["processes"], emit, lambda case: load_case(case, adapter)
+        context, options, request["index"], request["processes"], emit, lambda case: load_case(case, compiler)
     )
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.measurements import CacheUse
+from inductor_debug.stages.benchmark.checks import check_cuda_options
 from inductor_debug.stages.benchmark.declaration import DECLARATION
 from inductor_debug.stages.benchmark.processes import Sampled, SamplingRaised, numbered, sample_in_process
 from inductor_debug.stages.benchmark.tables import figures_of, reached, report_of
@@ -19,6 +20,10 @@ class BenchmarkStage(Stage):
     """Times one step of the case on both sides. Raises where the test side can't be compiled."""
 
     declaration = DECLARATION
+
+    def check(self, context: StageContext) -> None:
+        """ConfigurationError for an option that the device or the backend does not have."""
+        check_cuda_options(self.config, context.settings)
 
     def run(self, context: StageContext) -> StageResult:
         """Sample in processes of their own, one after the other; in this one where none may be started.
@@ -63,10 +68,12 @@ class BenchmarkStage(Stage):
 
     def _here(self, context: StageContext) -> Sampled:
         """One process's samples, of this one: for a debugger."""
-        from inductor_debug.stages.backends.compiled import compiled_case
-        from inductor_debug.stages.benchmark.sampling import Sampler
+        from inductor_debug.stages.backends.compiled import compile_case, compiled_case
+        from inductor_debug.stages.benchmark.sampling import Sampler, timed_adapter
 
         found, compiled = Sampled(0), compiled_case(context)
+        if self.config.cuda_graphs:
+            compiled = compile_case(context.case, timed_adapter(compiled.adapter, self.config))
         context.progress("timing in this process")
         with context.case.preserved():
             Sampler(context, self.config, 0, 1, found.take, lambda case: compiled).run()

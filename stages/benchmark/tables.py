@@ -139,8 +139,12 @@ def report_of(figures: dict[str, SideFigures], found: list[Sampled], wanted: flo
         interval_reached=None if wanted is None else reached(found, wanted),
         parts=parts_of(found),
         without_optimizer=next((sampled.without_optimizer for sampled in found if sampled.without_optimizer), None),
+        l2_flushed=True if found[0].l2_flushed else None,
+        cuda_graphs=_graphs(found),
     )
-    ends = unreached(part) + _without(part) + executed(found, reason)
+    ends = ("; L2 flushed before each call" if part.l2_flushed else "") + unreached(part)
+    ends += f"; {counted(part.cuda_graphs, 'CUDA graph')} on the test side" if part.cuda_graphs else ""
+    ends += _without(part) + executed(found, reason)
     return StageResult(
         "passed",
         message(figures, ratio, reason, told(device_uses(found))) + ends,
@@ -161,8 +165,16 @@ def not_established(found: list[Sampled]) -> str | None:
         return execution.elsewhere
     if len(found) < 2:
         return _ONE_PROCESS
+    if _graphs(found) == 0:
+        return "CUDA graphs were asked for, and torch recorded none; TORCH_LOGS=cudagraphs says why it skipped them"
     loads = [sampled.load for sampled in found if sampled.load is not None]
     return reason_against(loads, found[0].on_host) or _drifted(found)
+
+
+def _graphs(found: list[Sampled]) -> int | None:
+    """CUDA graphs that each process recorded at least; None where none were asked for."""
+    counts = [sampled.cuda_graphs for sampled in found if sampled.cuda_graphs is not None]
+    return min(counts, default=None)
 
 
 def _drifted(found: list[Sampled]) -> str | None:

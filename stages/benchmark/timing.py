@@ -46,6 +46,7 @@ def interleave(
     seed: int = 0,
     first: int = 0,
     device: Mapping[str, Callable[[], float]] | None = None,
+    before: Callable[[], None] | None = None,
     clock: Callable[[], float] = time.perf_counter,
 ) -> Samples:
     """Time ``calls["reference"]`` and ``calls["test"]`` in turn, the order reversed every round.
@@ -62,6 +63,7 @@ def interleave(
         seed: of the resampling that gives the interval.
         first: which side begins the first round: 0 the reference, 1 the test.
         device: by side, what takes one more call and returns the device's milliseconds of it.
+        before: called before each timed call, outside its time.
         clock: seconds.
     """
     samples = Samples()
@@ -69,6 +71,8 @@ def interleave(
     for index in itertools.count() if max_repeats is None else range(max(max_repeats, LEAST)):
         order = SIDES if (index + first) % 2 == 0 else SIDES[::-1]
         for side in order:
+            if before is not None:
+                before()
             start = clock()
             middle = calls[side]()
             samples.milliseconds[side].append((clock() - start) * 1e3)
