@@ -38,6 +38,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 def run_id(path: Path) -> str:
     """A run's id: its folder's name after that of the folder it is in (the day's, or the sweep's)."""
+    path = path.absolute()
     return f"{path.parent.name}/{path.name}"
 
 

@@ -74,6 +74,8 @@ def single(session: Session) -> int:
     composed = session.compose(RunMode.RUN)
     with session.readable_errors():
         directory = Path(composed.hydra.run.dir)
+    if "BasicLauncher" not in str(composed.hydra.launcher._target_):
+        logger.warning("a launcher runs the jobs of a sweep: without --multirun this run is none of its")
     check(session, composed)
     session.overrides += ["hydra.mode=RUN", _OURS_TO_STORE]
     task = partial(run_job, origin=Origin.here(), flags=session.flags, expected=session.expected)

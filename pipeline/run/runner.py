@@ -92,6 +92,8 @@ def run(
             logger.info("%s came to its end before, and nothing that its result depends on has changed: it stands "
                         "(runner.cache=false makes it anew)", claim.path)  # fmt: skip
             return stands.code
+    if stands is not None and stands.why:
+        logger.info("%s came to its end before, but %s: it runs again", claim.path, stands.why)
     with claim, Interruption(at_once=config.runner.isolation == "none") as interruption:
         rundir = RunDirectory(claim.path, claim=claim)
         _prepare(rundir, files or {})

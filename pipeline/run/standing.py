@@ -33,11 +33,13 @@ class Standing:
 
     Attributes:
         code: exit code that goes with the result, once it was found to stand.
+        why: of a result that was looked at and does not stand, why not.
     """
 
     def __init__(self, config: Any, cache: Path, *, in_sweep: bool) -> None:
         self.config, self.cache, self.in_sweep = config, cache, in_sweep
         self.code = summary.EXIT_PASSED
+        self.why = ""
 
     def __call__(self, path: Path, owner: Owner) -> bool:
         """True where every stage has a result that would come out the same, and no file was changed since."""
@@ -51,11 +53,17 @@ class Standing:
         if stored.identity != owner.identity or list(records) != sorted(order):
             return False
         written = {name: sha256 for name, sha256 in directory.sha256().items() if name != LOG}
-        if written != {name: sha256 for name, sha256 in stored.files.items() if name != LOG}:
+        listed = {name: sha256 for name, sha256 in stored.files.items() if name != LOG}
+        changed = sorted(name for name in {*written, *listed} if written.get(name) != listed.get(name))
+        if changed:
+            self.why = f"{changed[0]} is not as its run left it"
             return False
         reuse = self._looked_up(directory, stored, order)
         self.code = summary.exit_code(records.values())
-        return all(_ended(record) or reuse.stands(record) for record in records.values())
+        unfinished = [name for name in order if not (_ended(records[name]) or reuse.stands(records[name]))]
+        if unfinished:
+            self.why = f"{unfinished[0]} would not come to the same, or what it came to is no longer kept"
+        return not unfinished
 
     def _looked_up(self, directory: RunDirectory, stored: FullManifest, order: list[str]) -> Reuse:
         settings, environment = settings_of(self.config), worker_environment(directory.path)

@@ -9,8 +9,13 @@ from inductor_debug.stages.formatting import counted
 
 OVERRIDE = "override."
 _NO_AXIS = ("override.cluster", "override.runner.", "override.hydra.")
-_COMPARED = ("verdict", "numerics", *NUMERICS, *(f"graphs.{key}" for key in GRAPHS))
-_COMPARED_PREFIXES = ("stage.", "violations")
+_STAGE = {
+    **dict.fromkeys(("numerics", *NUMERICS), "kerneldiff"),
+    **dict.fromkeys((f"graphs.{key}" for key in GRAPHS), "capture"),
+}
+"""Column that is compared → the stage that came to a result in both jobs; ``violations`` are of constrain."""
+_RESULT, _WITHOUT = ("passed", "failed"), ("crashed", "timed_out")
+DIGEST = "digest"
 _NAMED = 3
 """Failures that a sentence names by their fingerprints."""
 
@@ -22,14 +27,17 @@ class Change:
     Attributes:
         axis: key of the configuration in which alone the two differ.
         axis_before, axis_after: its values, the neighbour's first.
+        others: the other axes' values, which both have.
         neighbour: directory of the neighbour, relative to the sweep's.
-        column: of the table; ``failures`` for a failure that only one of them has. Empty where nothing changed.
+        column: of the table; ``failures`` for a failure that only one of them has, ``digest`` where no other column
+            differs. Empty where nothing changed.
         before, after: the values, the neighbour's first; of a failure its fingerprint, and None where it is not.
     """
 
     axis: str
     axis_before: str
     axis_after: str
+    others: str
     neighbour: str
     column: str = ""
     before: str | None = None
@@ -53,17 +61,21 @@ def changes_of(rows: Sequence[Row]) -> list[list[Change]]:
 
 
 def told(changes: Sequence[Change]) -> list[str]:
-    """A sentence for each axis: ``accel.alignment 8 → 16: violations 0 → 83``."""
-    by_axis: dict[tuple[str, str, str], list[Change]] = {}
+    """A sentence for each axis: ``accel.alignment 8 → 16 (dtype=float32): violations.alignment 0 → 83``."""
+    by_axis: dict[tuple[str, str, str, str], list[Change]] = {}
     for change in changes:
-        by_axis.setdefault((change.axis, change.axis_before, change.axis_after), []).append(change)
-    return [f"{axis} {before} → {after}: {', '.join(_parts(found)) or 'nothing'}"
-            for (axis, before, after), found in by_axis.items()]  # fmt: skip
+        by_axis.setdefault((change.axis, change.axis_before, change.axis_after, change.others), []).append(change)
+    return [f"{axis} {before} → {after}{others and f' ({others})'}: {', '.join(_parts(found)) or 'nothing'}"
+            for (axis, before, after, others), found in by_axis.items()]  # fmt: skip
 
 
 def _parts(changes: Sequence[Change]) -> Iterator[str]:
+    columns = {change.column for change in changes}
+    by_rule = any(column.startswith("violations.") for column in columns)
     for change in changes:
-        if change.column and change.column != FAILURES:
+        if change.column == DIGEST:
+            yield "only what has no column here (another digest)"
+        elif change.column and change.column != FAILURES and not (by_rule and change.column == "violations"):
             yield f"{change.column} {change.before} → {change.after}"
     failures = [change for change in changes if change.column == FAILURES]
     for verb, found in (
@@ -92,24 +104,48 @@ def _along(
             break
     else:
         return
-    head = (axis.removeprefix(OVERRIDE), _text(value) or "", _text(row.get(axis)) or "", str(other["dir"]))
+    others = ", ".join(f"{name.removeprefix(OVERRIDE)}={row.get(name)}" for name in axes if name != axis)
+    head = (axis.removeprefix(OVERRIDE), _text(value) or "", _text(row.get(axis)) or "", others, str(other["dir"]))
     found = [Change(*head, *parts) for parts in _differing(other, row)]
     yield from found or [Change(*head)]
 
 
 def _differing(before: Row, after: Row) -> Iterator[tuple[str, str | None, str | None]]:
+    """Columns that differ. What a job did not establish, for it was cut short, is compared with nothing."""
+    found = [*_values(before, after), *_failures(before, after)]
+    if not found and before.get(DIGEST) and after.get(DIGEST) and before[DIGEST] != after[DIGEST]:
+        found.append((DIGEST, before[DIGEST], after[DIGEST]))
+    yield from found
+
+
+def _values(before: Row, after: Row) -> Iterator[tuple[str, str | None, str | None]]:
     for column in dict.fromkeys((*before, *after)):
-        if column in _COMPARED or column.startswith(_COMPARED_PREFIXES):
-            there, here = before.get(column), after.get(column)
-            if column.startswith("violations."):
-                there, here = there or 0, here or 0
-            if there != here:
-                yield column, _text(there), _text(here)
+        stage = "constrain" if column.startswith("violations") else _STAGE.get(column)
+        if stage is None and column != "verdict" and not column.startswith("stage."):
+            continue
+        if stage is not None and not all(row.get(f"stage.{stage}") in _RESULT for row in (before, after)):
+            continue
+        there, here = before.get(column), after.get(column)
+        if column.startswith("violations."):
+            there, here = there or 0, here or 0
+        if there != here:
+            yield column, _text(there), _text(here)
+
+
+def _failures(before: Row, after: Row) -> Iterator[tuple[str, str | None, str | None]]:
     gone, new = failures_in(before), failures_in(after)
-    for fingerprint in [key for key in gone if key not in new]:
-        yield FAILURES, fingerprint, None
-    for fingerprint in [key for key in new if key not in gone]:
-        yield FAILURES, None, fingerprint
+    if _is_whole(after):
+        for fingerprint in [key for key in gone if key not in new]:
+            yield FAILURES, fingerprint, None
+    if _is_whole(before):
+        for fingerprint in [key for key in new if key not in gone]:
+            yield FAILURES, None, fingerprint
+
+
+def _is_whole(row: Row) -> bool:
+    """Whether a job's stages all came to an end of their own."""
+    statuses = [value for key, value in row.items() if key.startswith("stage.")]
+    return bool(statuses) and not any(status in _WITHOUT for status in statuses)
 
 
 def _text(value: Any) -> str | None:

@@ -19,7 +19,8 @@ from inductor_debug.stages.artifacts.records import ReproRecord
 def row(place: str, violations: int, failures: tuple[str, ...] = (), **axes: str) -> Row:
     overrides = {f"override.{key}": value for key, value in axes.items()}
     found = [ReproRecord("repros/x.py", "defect", fingerprint=key) for key in failures]
-    return {"dir": place, "failures": found, "verdict": "passed", "violations": violations, "seconds": 1.0, **overrides}
+    about = {"dir": place, "failures": found, "verdict": "passed", "seconds": 1.0, "stage.constrain": "passed"}
+    return about | {"violations": violations, **overrides}
 
 
 GRID = [
@@ -33,14 +34,14 @@ GRID = [
 def test_a_job_is_compared_with_its_neighbour_along_each_axis() -> None:
     first, second, third, fourth = changes_of(GRID)
     assert first == []
-    assert second == [Change("dtype", "float32", "float16", "a", "failures", None, "f2")]
+    assert second == [Change("dtype", "float32", "float16", "alignment=8", "a", "failures", None, "f2")]
     assert third == [
-        Change("alignment", "8", "16", "a", "violations", "1", "4"),
-        Change("alignment", "8", "16", "a", "failures", "f1", None),
+        Change("alignment", "8", "16", "dtype=float32", "a", "violations", "1", "4"),
+        Change("alignment", "8", "16", "dtype=float32", "a", "failures", "f1", None),
     ]
     assert {(change.axis, change.axis_before, change.neighbour) for change in fourth} == {("alignment", "8", "b")}
-    assert told(third) == ["alignment 8 → 16: violations 1 → 4, 1 gone failure (f1)"]
-    assert told(second) == ["dtype float32 → float16: 1 new failure (f2)"]
+    assert told(third) == ["alignment 8 → 16 (dtype=float32): violations 1 → 4, 1 gone failure (f1)"]
+    assert told(second) == ["dtype float32 → float16 (alignment=8): 1 new failure (f2)"]
 
 
 def test_a_step_that_changes_nothing_says_so_and_many_failures_are_counted() -> None:
@@ -48,6 +49,20 @@ def test_a_step_that_changes_nothing_says_so_and_many_failures_are_counted() -> 
     assert told(same) == ["alignment 8 → 16: nothing"]
     many = changes_of([row("a", 1, alignment="8"), row("b", 1, tuple("vwxyz"), alignment="16")])[1]
     assert told(many) == ["alignment 8 → 16: 5 new failures (v, w, x, …)"]
+
+
+def test_what_a_job_did_not_establish_is_compared_with_nothing() -> None:
+    whole, other = row("a", 3, ("f1",), alignment="8"), row("b", 5, ("f2",), alignment="16")
+    short = other | {"verdict": "crashed", "stage.constrain": "crashed", "violations": None, "failures": []}
+    (found,) = (told(changes) for changes in changes_of([whole, short]) if changes)
+    assert found == ["alignment 8 → 16: verdict passed → crashed, stage.constrain passed → crashed"]
+    back = changes_of([short | {"override.alignment": "8"}, other])[1]
+    assert {change.column for change in back} == {"verdict", "stage.constrain"}
+
+
+def test_another_digest_alone_is_told() -> None:
+    rows = [row("a", 1, alignment="8") | {"digest": "x"}, row("b", 1, alignment="16") | {"digest": "y"}]
+    assert told(changes_of(rows)[1]) == ["alignment 8 → 16: only what has no column here (another digest)"]
 
 
 def job(folder: Path, **changed: Any) -> Path:
@@ -58,8 +73,9 @@ def job(folder: Path, **changed: Any) -> Path:
         "schema": 1,
         "run": run,
         "verdict": changed.get("verdict", "passed"),
-        "stages": [{"name": "constrain", "status": "passed", "seconds": 1.0, "cached": changed.get("cached", False),
-                    "message": ""}],
+        "stages": [{"name": name, "status": "passed", "seconds": 1.0, "message": "",
+                    "cached": name == "constrain" and changed.get("cached", False)}
+                   for name in ("constrain", "kerneldiff")],
         "violations": {"total": changed["total"], "by_rule": {"alignment": changed["total"]}},
         "numerics": {"verdict": changed.get("numerics", "exact"), "max_abs": changed.get("max_abs", 0.0)},
         "repros": changed.get("repros", []),
@@ -79,7 +95,7 @@ def sweeps(tmp_path: Path) -> Path:
            for name, verdict in (("float16", "exact"), ("bfloat16", "defect"))]  # fmt: skip
     table = write_sweep_table(tmp_path / "one", one)
     assert table.told == [
-        "accel.alignment 8 → 16: violations 8 → 16, violations.alignment 8 → 16, 1 new failure (abc123)",
+        "accel.alignment 8 → 16: violations.alignment 8 → 16, 1 new failure (abc123)",
         "failure abc123 (defect) in 1 of 2 runs",
     ]
     assert write_sweep_table(tmp_path / "two", two).told == ["dtype float16 → bfloat16: numerics exact → defect"]
@@ -93,7 +109,7 @@ def test_both_tables_hold_the_same(sweeps: Path) -> None:
     assert [row["violations"] for row in stored] == [8, 16]
     assert [row["failures"] for row in rows] == ["", "abc123:defect"]
     assert [[item["fingerprint"] for item in row["failures"]] for row in stored] == [[], ["abc123"]]
-    assert rows[1]["changed"].startswith("accel.alignment 8 → 16: violations 8 → 16")
+    assert rows[1]["changed"].startswith("accel.alignment 8 → 16: violations.alignment 8 → 16")
     assert {change["column"] for change in stored[1]["changed"]} == {"violations", "violations.alignment", "failures"}
     assert set(stored[0]) == {"sweep", *rows[0]}
     assert stored[0]["sweep"] == f"{sweeps.name}/one"
