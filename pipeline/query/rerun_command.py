@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from inductor_debug.models.errors import UserError
+from inductor_debug.models.errors import DamagedError, UserError
 from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
@@ -13,6 +13,7 @@ from inductor_debug.pipeline.query import trust
 from inductor_debug.pipeline.run import entry, restoring
 from inductor_debug.pipeline.run.compiled_by import made_with_missing
 from inductor_debug.pipeline.terminal import tell
+from inductor_debug.stages.artifacts.files import SUMMARY
 
 STAGES = "stages=[minify,report]"
 
@@ -47,6 +48,8 @@ def rerun(
         ) from None
     trust.confirm(shown, trust.callables_in(config, overrides), yes, command, words)
     arguments = ["--config-path", str(run / ".hydra"), "--config-name", "config", *overrides]
+    if not anyway:
+        _readable(run, f"inductor-debug {command} {shown} --anyway")
     record = restoring.recorded(run)
     gone = made_with_missing(record)
     if gone and not anyway:
@@ -60,6 +63,14 @@ def rerun(
         if told:
             tell(f"as in {run}: {', '.join(told)}")
         return entry.main(arguments, refuse=not anyway)
+
+
+def _readable(run: Path, hint: str) -> None:
+    """DamagedError where the result, which says what compiled the run, was edited or can't be read."""
+    try:
+        SUMMARY.read(StoredFolder(run))
+    except DamagedError as error:
+        raise error.with_parts(hint=hint) from error
 
 
 def minify_overrides(command: Sequence[str] | None) -> list[str]:

@@ -1,12 +1,16 @@
 """A stored run made again: what a command decides stands in its configuration, and is told before it is executed."""
 
+import json
+from pathlib import Path
+
 import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from inductor_debug.models.errors import UserError
+from inductor_debug.models.errors import DamagedError, UserError
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.query import rerun_command, trust
+from inductor_debug.pipeline.run import entry
 
 
 @pytest.mark.parametrize(
@@ -46,3 +50,19 @@ def test_what_follows_two_dashes_is_the_command(monkeypatch: pytest.MonkeyPatch)
     ((run, words, command),) = asked
     assert str(run) == "outputs/run" and command == "minify"
     assert words == ["seed=1", "stages=[minify,report]", "stages.minify.command=['grep','--yes','x']"]
+
+
+def test_what_does_not_tell_truly_what_compiled_it_is_made_again_only_anyway(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".hydra").mkdir()
+    (tmp_path / ".hydra" / "config.yaml").write_text("seed: 0\n")
+    (tmp_path / "summary.json").write_text("{}")
+    (tmp_path / "manifest.json").write_text(json.dumps({"files": {"summary.json": "0" * 64}}))
+    ran: list[bool] = []
+    monkeypatch.setattr(entry, "main", lambda arguments, refuse: ran.append(refuse) or 0)
+    with pytest.raises(DamagedError, match=rf"SHA-256.*\nTry: inductor-debug rerun {tmp_path} --anyway"):
+        rerun_command.rerun(tmp_path, [], yes=True, anyway=False)
+    assert ran == []
+    assert rerun_command.rerun(tmp_path, [], yes=True, anyway=True) == 0
+    assert ran == [False]
