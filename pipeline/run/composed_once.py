@@ -7,7 +7,7 @@ from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.plugins.config_source import ConfigResult
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 _KEPT = 2_000
 """Jobs whose configuration is kept, of 140 kB each."""
@@ -50,7 +50,8 @@ class ComposedOnce(ConfigLoaderImpl):
         self._kept: dict[tuple[str, ...], list[DictConfig]] = {}
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
-        key = (*map(str, master_config.hydra.overrides.hydra), *sweep_overrides)
+        typed: Any = OmegaConf.to_container(master_config.hydra.overrides.hydra)  # may hold what no text is yet
+        key = (*typed, *sweep_overrides)
         if self._kept.get(key):
             return self._kept[key].pop()
         composed = super().load_sweep_config(master_config, sweep_overrides)

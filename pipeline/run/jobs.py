@@ -91,11 +91,12 @@ def sweep(session: Session) -> int:
     typed = list(session.overrides)
     session.overrides += [_MULTIRUN, _OURS_TO_STORE]
     master = session.compose(RunMode.MULTIRUN)
-    check_hydra(master.hydra)
     with session.readable_errors():
-        directory = Path(master.hydra.sweep.dir).absolute()
-    session.overrides.append(f"hydra.sweep.dir={_quoted(str(directory))}")  # a launcher may start jobs elsewhere
-    master = session.compose(RunMode.MULTIRUN)
+        named = str(master.hydra.sweep.dir)
+    directory = Path(named).absolute()
+    if named.strip():  # else each job's check says so
+        session.overrides.append(f"hydra.sweep.dir={_quoted(str(directory))}")  # a launcher may start jobs elsewhere
+        master = session.compose(RunMode.MULTIRUN)
     planned = planned_jobs(session, master)
     if planned == []:
         raise ConfigurationError(

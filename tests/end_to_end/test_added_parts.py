@@ -115,7 +115,7 @@ def test_the_run_is_read_where_the_package_is_not(added: Finished) -> None:
     assert shown.returncode == 0 and "microjoules" in shown.stdout and "acme_energy" in shown.stdout
     runs = command("list", str(added.directory.parent), cwd=added.directory, module=CLI)
     assert runs.returncode == 0 and "passed" in runs.stdout
-    for words, code in ((["analyze", run], 0), (["check", run, "accel=strict8"], 1), (["compare", run, run], 0)):
+    for words, code in ((["analyze", run], 0), (["check", run, "accel=strict8"], 1), (["compare", run, run], 1)):
         done = command(*words, cwd=added.directory, module=CLI)
         assert done.returncode == code, done.stdout + done.stderr
     asked = command("analyze", run, "--type", "acme_energy", cwd=added.directory, module=CLI)
