@@ -165,7 +165,7 @@ def location_of(name: str, path: list[str] | None = None) -> str:
 
 def distributions() -> dict[str, list[str]]:
     """Top-level module → names of its distributions. Read once in each state of the folders that hold packages."""
-    return _distributions(tuple(_changed_ns(folder) for folder in _installed()))
+    return _distributions(_state())
 
 
 @functools.cache
@@ -173,21 +173,19 @@ def _distributions(_: tuple[int, ...]) -> dict[str, list[str]]:
     return dict(metadata.packages_distributions())
 
 
-def _changed_ns(folder: str) -> int:
-    try:
-        return os.stat(folder).st_mtime_ns
-    except OSError:
-        return 0
+def _state() -> tuple[int, ...]:
+    """Of the folders that hold packages, when something was put into each or taken out of it, in ns."""
+    return tuple(os.stat(folder).st_mtime_ns for folder in _installed() if os.path.isdir(folder))
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
     """Name → version of distributions, as they are installed; what a package brings inside itself is a part of it."""
-    return {name: _version_of(name, os.getpid()) for name in sorted(names)}
+    state = _state()
+    return {name: _version_of(name, state) for name in sorted(names)}
 
 
 @functools.cache
-def _version_of(name: str, _: int) -> str:
-    """Read once in each process."""
+def _version_of(name: str, _: tuple[int, ...]) -> str:
     folders = [folder.rstrip(os.sep) for folder in _installed()]
     known = next(iter(metadata.distributions(name=name, path=folders)), None)
     return ABSENT if known is None else known.version

@@ -46,7 +46,8 @@ class Turns:
         """The result is there, or will not be."""
         if stage in self._held:
             path, held = self._held.pop(stage)
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # the file may be gone, or the folder read-only by now
+                path.unlink()
             _let_go(held)
 
 

@@ -20,11 +20,10 @@ from typing import Any
 
 from inductor_debug.pipeline.cache.seen import distributions
 from inductor_debug.pipeline.run import guard, worker
+from inductor_debug.pipeline.run.forking import HEAD
 from inductor_debug.stages.process_end import leave
 from inductor_debug.stages.registry import declared, is_ours
 
-HEAD = 8
-"""Bytes in which a message's length comes first."""
 MOST_FILES = 8
 
 

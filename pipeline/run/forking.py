@@ -18,7 +18,8 @@ from inductor_debug.pipeline.cache.folders import VARIABLES
 logger = logging.getLogger(__name__)
 
 _SERVER = str(Path(__file__).with_name("fork_server.py"))
-_HEAD = 8
+HEAD = 8
+"""Bytes in which a request's length comes first."""
 _SECOND = 2
 """Worker that needs torch from which on it is imported once for all."""
 
@@ -101,7 +102,7 @@ class ForkServer:
         with os.fdopen(reading, "rb") as plan, contextlib.ExitStack() as opened:
             stdin = opened.enter_context(os.fdopen(writing, "wb"))
             try:
-                head = len(content).to_bytes(_HEAD)
+                head = len(content).to_bytes(HEAD)
                 socket.send_fds(self.connection, [head], [lifeline, events, log, plan.fileno(), *lock])
                 self.connection.sendall(content)
                 pid = _line(self.connection)

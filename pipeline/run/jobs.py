@@ -75,7 +75,7 @@ def single(session: Session) -> int:
     with session.readable_errors():
         directory = Path(composed.hydra.run.dir)
     if "BasicLauncher" not in str(composed.hydra.launcher._target_):
-        logger.warning("a launcher runs the jobs of a sweep: without --multirun this run is none of its")
+        logger.warning("a launcher runs the jobs of a sweep: without --multirun, this one run is made here")
     check(session, composed)
     session.overrides += ["hydra.mode=RUN", _OURS_TO_STORE]
     task = partial(run_job, origin=Origin.here(), flags=session.flags, expected=session.expected)
