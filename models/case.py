@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from inductor_debug.models.contents import cast_copy, sole_owners
 from inductor_debug.models.draws import Draws, recorded_draws, replayed
 from inductor_debug.models.errors import own_code
 from inductor_debug.models.float64 import substituted
@@ -305,12 +306,24 @@ class Case:
         return replace(self._copied(None), beside_gold=True)
 
     def _copied(self, dtype: torch.dtype | None) -> "Case":
-        module, args, kwargs = deep_copy((self.module, self.args, self.kwargs))
+        roots = self.module, self.args, self.kwargs
+
+        def become(old: torch.dtype) -> torch.dtype:
+            return old if dtype is None else counterpart(old, dtype)
+
+        mine = [tensor for tensor in tensors_in({"": roots}).values() if become(tensor.dtype) != tensor.dtype]
+        alone = sole_owners(mine)
+        cast = {
+            id(tensor): cast_copy(tensor, become(tensor.dtype))
+            for tensor in mine
+            if id(tensor) in alone and tensor.is_leaf and (isinstance(tensor, torch.nn.Parameter) or not vars(tensor))
+        }  # what Dynamo notes of a parameter no copy has
+        module, args, kwargs = deep_copy(roots, cast)
         tensors = list(tensors_in({"module": module, "args": args, "kwargs": kwargs}).values())
         for tensor in tensors:
             if tensor.is_leaf:
                 tensor.grad = None
-        cast_in_place(tensors, lambda old: old if dtype is None else counterpart(old, dtype), anew=dtype is None)
+        cast_in_place(tensors, become, anew=dtype is None)
         return replace(self, module=module, args=args, kwargs=kwargs)
 
     def watch_draws(self) -> None:

@@ -122,16 +122,21 @@ def generators_of(*roots: Any) -> list[torch.Generator]:
     return [value for _, value in reachable(named) if isinstance(value, torch.Generator)]
 
 
-def deep_copy(roots: Any) -> Any:
+def deep_copy(roots: Any, copies: Mapping[int, Any] | None = None) -> Any:
     """A copy of everything, in which what shares memory or is one object goes on doing so.
 
     A tensor that an operation made (``weight`` of ``torch.nn.utils.weight_norm``), which torch refuses to copy, is
     copied without its history.
 
+    Args:
+        roots: what to copy.
+        copies: what is to be the copy of an object, by its id.
+
     Raises:
         Exception: an object that can't be copied, whatever it raises.
     """
     made = {id(tensor): tensor.detach().clone() for tensor in tensors_in({"": roots}).values() if not tensor.is_leaf}
+    made |= copies or {}
     return copy.deepcopy(roots, made)
 
 

@@ -8,21 +8,22 @@ from typing import Any
 
 import torch
 
-from inductor_debug.models.nested import extent, is_strided, strided_parts
+from inductor_debug.models.contents import Content, content_of, known_to_hold, place_of, same_bits, sole_owners
 from inductor_debug.models.references import is_open, reachable, slots_of
-from inductor_debug.models.torch_private import storage_identity
-
-_OWN_MEMORY = ("cpu", "cuda", "meta")
-_INTEGER_OF_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class TensorSnapshot:
-    """Content, memory, gradient and ``requires_grad`` of one tensor."""
+    """Content, memory, gradient and ``requires_grad`` of one tensor.
 
-    def __init__(self, tensor: torch.Tensor) -> None:
-        self.tensor = tensor
+    Args:
+        tensor: any.
+        alone: it shares its memory with no other, so that what it was known to hold counts.
+    """
+
+    def __init__(self, tensor: torch.Tensor, *, alone: bool) -> None:
+        self.tensor, self.alone = tensor, alone
         self.memory = tensor.detach()  # the same memory, whatever ``tensor`` is made to show later
-        self.content = self.memory.clone()
+        self.content = content_of(tensor) if alone else Content(self.memory.clone())
         self.requires_grad = tensor.requires_grad
         self.gradient = tensor.grad if tensor.is_leaf else None
         self.gradient_content = None if self.gradient is None else self.gradient.detach().clone()
@@ -31,28 +32,27 @@ class TensorSnapshot:
     def changed(self) -> bool:
         """Whether the tensor holds other bits than it did, or another shape or dtype; looked at once."""
         if self.differs is None:
-            self.differs = not _holds(self.tensor, self.content)
+            self.differs = not self.content.held_by(self.tensor)
         return self.differs
 
     def changed_to(self, tensor: torch.Tensor) -> bool:
         """Whether ``tensor``, which is now in this one's place, holds other bits than this one did."""
-        return self.changed() if tensor is self.tensor else not _holds(tensor, self.content)
+        return self.changed() if tensor is self.tensor else not self.content.held_by(tensor)
 
     def restore(self) -> None:
         """Write back what differs. A tensor that was made to show other memory shows its own again."""
-        tensor, target = self.tensor, self.memory
-        if _place(tensor) != _place(target):
-            tensor.data = target
+        tensor: torch.Tensor = self.tensor
+        target: torch.Tensor | None = self.memory
+        if place_of(tensor) != place_of(self.memory):
+            tensor.data = self.memory
         elif not self.changed():
-            target = self.content
-        elif _place(target) is None:
+            target = None
+        elif place_of(tensor) is None:
             target = tensor.detach()
-        if not _holds(target, self.content):
-            if _shaped_like(target, self.content):
-                with torch.no_grad():
-                    target.copy_(self.content)
-            else:  # its memory was resized, or it was cast
-                tensor.data = self.content
+        if target is not None and not self.content.held_by(target) and not self.content.put_into(target):
+            tensor.data = self.content.copied()  # its memory was resized, or it was cast
+        if self.alone:
+            known_to_hold(tensor, self.content)
         if tensor.is_leaf:
             tensor.requires_grad_(self.requires_grad)
             tensor.grad = self.gradient
@@ -70,7 +70,8 @@ class Snapshot:
     torch's, NumPy's and Python's own classes that are none of these, in datasets, closures and globals.
 
     The content is copied, not trusted to version counters: ``.data`` and native kernels change memory without
-    counting. The cost is one copy of the parameters, and one comparison when they are put back.
+    counting. The copy is kept with the tensor (:mod:`models.contents`): later snapshots take it again. So the cost is
+    one copy of the parameters in all, and one comparison each time when they are put back.
     """
 
     def __init__(self, *roots: Any) -> None:
@@ -79,9 +80,11 @@ class Snapshot:
         self.containers: list[tuple[Any, Any]] = []
         self.tensors: dict[int, TensorSnapshot] = {}
         self.states: list[tuple[Callable[[Any], Any], Any]] = []
-        for _, value in reachable({str(index): root for index, root in enumerate(roots)}):
+        values = [value for _, value in reachable({str(index): root for index, root in enumerate(roots)})]
+        alone = sole_owners(value for value in values if isinstance(value, torch.Tensor))
+        for value in values:
             if isinstance(value, torch.Tensor):
-                self.tensors[id(value)] = TensorSnapshot(value)
+                self.tensors[id(value)] = TensorSnapshot(value, alone=id(value) in alone)
             elif isinstance(value, torch.Generator):
                 self.states.append((value.set_state, value.get_state()))
             elif isinstance(value, random.Random):
@@ -150,69 +153,3 @@ def _restore_mapping(current: dict[Any, Any], saved: dict[Any, Any]) -> None:
     for key, value in saved.items():
         if key not in current or current[key] is not value:
             current[key] = value
-
-
-def _place(tensor: torch.Tensor) -> tuple[Any, ...] | None:
-    """What tells whether two tensors show the same memory in the same way; None where that can't be told.
-
-    It can't on a device of PrivateUse1, whose tensors' storages may be empty.
-    """
-    if not is_strided(tensor) or type(tensor) not in (torch.Tensor, torch.nn.Parameter):
-        return None
-    if tensor.device.type not in _OWN_MEMORY:
-        return None
-    storage = storage_identity(tensor.untyped_storage())
-    return storage, tensor.storage_offset(), tensor.shape, tensor.stride(), tensor.dtype
-
-
-def _holds(tensor: torch.Tensor, content: torch.Tensor) -> bool:
-    return tensor is content or (_shaped_like(tensor, content) and same_bits(tensor, content))
-
-
-def _shaped_like(tensor: torch.Tensor, content: torch.Tensor) -> bool:
-    """Whether device, layout, shape and dtype are those of ``content``, and the memory reaches as far as they need."""
-    if (tensor.device, tensor.dtype, tensor.layout) != (content.device, content.dtype, content.layout):
-        return False
-    if tensor.is_nested != content.is_nested:
-        return False
-    if not is_strided(tensor):
-        return [part.shape for part in strided_parts(tensor)] == [part.shape for part in strided_parts(content)]
-    if tensor.shape != content.shape:
-        return False
-    return _place(tensor) is None or extent(tensor) * tensor.element_size() <= tensor.untyped_storage().nbytes()
-
-
-def same_bits(left: torch.Tensor, right: torch.Tensor) -> bool:
-    """True where both hold the same bits, on whatever devices: 0.0 and -0.0 differ, a NaN is equal to itself.
-
-    A tensor without values (meta) holds the same as any other of its shape; False where the bits can't be looked at.
-    """
-    left, right = left.detach(), right.detach()
-    if left.is_meta or right.is_meta:
-        return left.is_meta == right.is_meta
-    if left.device != right.device or left.device.type not in _OWN_MEMORY:
-        left, right = left.cpu(), right.cpu()
-    jagged = left.layout == right.layout == torch.jagged
-    if not jagged and ({type(left), type(right)} != {torch.Tensor} or left.layout != right.layout):
-        return False
-    mine, others = strided_parts(left), strided_parts(right)
-    pairs = list(zip(mine, others, strict=False))
-    return (
-        bool(pairs)
-        and len(mine) == len(others)
-        and all(
-            part.shape == other.shape and part.dtype == other.dtype and _same_strided(part, other)
-            for part, other in pairs
-        )
-    )
-
-
-def _same_strided(left: torch.Tensor, right: torch.Tensor) -> bool:
-    if left.is_quantized or right.is_quantized:
-        comparable = left.is_quantized and right.is_quantized and left.qscheme() == right.qscheme()
-        return comparable and torch.equal(left.int_repr(), right.int_repr()) and torch.equal(left, right)
-    left, right = (side.resolve_conj().resolve_neg() for side in (left, right))
-    if left.dtype == torch.complex128:
-        left, right = torch.view_as_real(left), torch.view_as_real(right)
-    integer = _INTEGER_OF_SIZE.get(left.element_size())
-    return integer is not None and torch.equal(left.view(integer), right.view(integer))

@@ -38,7 +38,7 @@ import torch
 from torch import Tensor
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.snapshot import same_bits
+from inductor_debug.models.contents import same_bits
 from inductor_debug.stages.artifacts.files import VALUE, VALUES
 from inductor_debug.stages.artifacts.tables import ValueRow
 from inductor_debug.stages.backends.adapter import ValuePrinter

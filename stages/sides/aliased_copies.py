@@ -5,8 +5,8 @@ from collections.abc import Mapping
 
 import torch
 
+from inductor_debug.models.contents import same_bits
 from inductor_debug.models.nested import memory_of
-from inductor_debug.models.snapshot import same_bits
 from inductor_debug.stages.sides.packing import tensor_digest
 
 

@@ -32,9 +32,9 @@ import torch
 
 from inductor_debug.models.build import available_device
 from inductor_debug.models.case import Case
+from inductor_debug.models.contents import same_bits
 from inductor_debug.models.errors import ConfigurationError, DamagedError
 from inductor_debug.models.nested import map_tensors
-from inductor_debug.models.snapshot import same_bits
 from inductor_debug.models.stored import lies_within, read_json, shaped
 from inductor_debug.models.visible import visible
 from inductor_debug.stages.artifacts import files

@@ -2,8 +2,8 @@
 
 import torch
 
+from inductor_debug.models.contents import same_bits
 from inductor_debug.models.nested import is_strided
-from inductor_debug.models.snapshot import same_bits
 from inductor_debug.models.torch_text import is_overwritten_graph_output
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.structure import flatten

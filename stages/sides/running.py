@@ -13,6 +13,7 @@ import numpy
 import torch
 
 from inductor_debug.models.case import Case, StepResult
+from inductor_debug.models.contents import same_bits
 from inductor_debug.models.errors import (
     InternalError,
     UserError,
@@ -24,7 +25,6 @@ from inductor_debug.models.errors import (
 )
 from inductor_debug.models.nested import cast_in_place, counterpart, map_sharing, map_tensors
 from inductor_debug.models.references import deep_copy, generators_of
-from inductor_debug.models.snapshot import same_bits
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.numerics import formats
 from inductor_debug.stages.numerics.structure import flatten

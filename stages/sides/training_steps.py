@@ -16,9 +16,10 @@ from typing import Any
 import torch
 
 from inductor_debug.models.case import Case
+from inductor_debug.models.contents import same_bits
 from inductor_debug.models.draws import Draws, recorded_draws
 from inductor_debug.models.random_state import seed_everything
-from inductor_debug.models.snapshot import Snapshot, same_bits
+from inductor_debug.models.snapshot import Snapshot
 from inductor_debug.stages.artifacts.tables import DriftRow
 from inductor_debug.stages.sides.running import Side
 

@@ -7,8 +7,9 @@ from torch.nn.utils import prune
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.contents import same_bits
 from inductor_debug.models.errors import InternalError
-from inductor_debug.models.snapshot import Snapshot, same_bits
+from inductor_debug.models.snapshot import Snapshot
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage

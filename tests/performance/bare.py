@@ -1,81 +1,148 @@
-"""The bare work of a default BERT run, in one fresh process, with nothing of this project in it.
+"""The bare work inside a default run, in fresh processes, with nothing of this project but the model under test.
 
-What any tool must do to answer the pipeline's questions about BERT: import torch and transformers, build the
-model, run it in eager, run it in float64, compile it once with TorchInductor from an empty cache, and time both
-sides. The pipeline is held against this figure: see ``tests/performance/ratio.py``.
+What any tool must do to answer the pipeline's questions about a model on the CPU. One process (``compare``) imports
+torch, builds the model, compiles it once with TorchInductor from an empty cache, and takes each step that the verdict
+rests on: eager, float64, compiled, on as many draws of the inputs. Then processes (``sample``) build the model, load
+the compiled code, and time both sides. The pipeline is held against it: ``tests/performance/ratio.py``.
 
-Usage: ``python tests/performance/bare.py [--warmup 3] [--samples 20]``. Prints one JSON line: CPU seconds are
-user + system of this process and of its reaped children (the C++ compiler), wall seconds are of this process.
+Usage: ``python tests/performance/bare.py compare bert|resnet18|ssm MODE --steps eager,gold,test,eager``, then
+``… sample bert|resnet18|ssm MODE --warmup 4 --samples 20``, with the same ``TORCHINDUCTOR_CACHE_DIR``. Prints one JSON
+line. ``other`` among the steps is eager on other inputs, ``other-test`` the compiled side on them.
 """
 
 import argparse
+import copy
 import json
-import os
-import resource
-import tempfile
+import statistics
 import time
+from collections.abc import Callable
+from typing import Any
 
-BEGAN = time.perf_counter()
+import torch
+from torch import nn
+
+Built = tuple[nn.Module, dict[str, Any]]
 
 
-def cpu_seconds() -> float:
-    """User and system seconds of this process and of its finished children."""
-    usages = (resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN))
-    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+def without_nms() -> None:
+    """PyPI's torchvision can't load its library beside a CPU-only torch, and transformers imports torchvision."""
+    if torch.version.cuda is None:
+        library = torch.library.Library("torchvision", "DEF")
+        library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+        globals()["_library"] = library  # its definitions live as long as it does
+
+
+def bert() -> Built:
+    """bert-base-multilingual-cased's architecture with random weights, 128 tokens of two types, padded."""
+    from transformers import BertConfig, BertModel
+
+    config = BertConfig(vocab_size=119_547)
+    tokens, places = torch.randint(config.vocab_size, (1, 128)), torch.arange(128)[None]
+    inputs = {"input_ids": tokens, "attention_mask": (places < 96).long(), "token_type_ids": (places >= 64).long()}
+    return BertModel(config), inputs
+
+
+def resnet18() -> Built:
+    """torchvision's ResNet-18 with random weights, one image of 224 x 224."""
+    import torchvision
+
+    return torchvision.models.resnet18(weights=None), {"x": torch.randn(1, 3, 224, 224)}
+
+
+def ssm() -> Built:
+    """The state-space model of ``models/ssm.py`` with its configuration's sizes, 128 tokens."""
+    from inductor_debug.models.ssm import SelectiveStateSpaceModel, SSMConfig
+
+    config = SSMConfig(vocabulary=16384, width=512, layers=11, state=16, expand=2, convolution=4, chunk=16)
+    return SelectiveStateSpaceModel(config), {"tokens": torch.randint(16384, (1, 128))}
+
+
+def draw_constants(module: nn.Module) -> None:
+    """Give weights that hold one value throughout other values, as the pipeline does before it judges anything."""
+    with torch.no_grad():
+        for parameter in module.parameters():
+            if parameter.numel() > 1 and bool((parameter == parameter.flatten()[0]).all()):
+                parameter.add_(torch.randn_like(parameter), alpha=0.02)
+
+
+def step(function: Callable[..., Any], module: nn.Module, inputs: dict[str, Any], mode: str) -> torch.Tensor:
+    """The output of a forward; in training of a forward, a loss and a backward."""
+    if mode == "inference":
+        with torch.no_grad():
+            return first(function(**inputs))
+    for parameter in module.parameters():
+        parameter.grad = None
+    output = first(function(**inputs))
+    output.square().mean().backward()
+    return output.detach()
+
+
+def first(output: Any) -> torch.Tensor:
+    """A model's tensor, or the first of those that it returns."""
+    return output if isinstance(output, torch.Tensor) else output[0]
+
+
+def build(model: str, mode: str) -> Built:
+    """The model in the mode, with inputs."""
+    without_nms()
+    torch.manual_seed(0)
+    module, inputs = {"bert": bert, "resnet18": resnet18, "ssm": ssm}[model]()
+    draw_constants(module)
+    return module.train(mode == "training"), inputs
+
+
+def compare(model: str, mode: str, steps: list[str]) -> dict[str, Any]:
+    """Take the steps; the error of the compiled side over the noise floor, and how long its first step took."""
+    module, inputs = build(model, mode)
+    others = {name: value.flatten().roll(1).view_as(value) for name, value in inputs.items()}
+    compiled = torch.compile(module)
+    found: dict[str, torch.Tensor] = {}
+    compile_s = 0.0
+    for name in steps:
+        began = time.perf_counter()
+        if name == "gold":
+            wide = {key: value.double() if value.is_floating_point() else value for key, value in inputs.items()}
+            ideal = copy.deepcopy(module).double()
+            found[name] = step(ideal, ideal, wide, mode)
+            del ideal
+        else:
+            function = compiled if name.endswith("test") else module
+            found[name] = step(function, module, others if name.startswith("other") else inputs, mode)
+        if name == "test":
+            compile_s = compile_s or time.perf_counter() - began
+    floor, error = ((found[name].double() - found["gold"]).square().mean().sqrt() for name in ("eager", "test"))
+    return {"compile_s": compile_s, "error_over_floor": (error / floor).item()}
+
+
+def sample(model: str, mode: str, warmup: int, samples: int) -> dict[str, Any]:
+    """Median milliseconds of both sides."""
+    module, inputs = build(model, mode)
+    sides: dict[str, Callable[..., Any]] = {"eager": module, "test": torch.compile(module)}
+    seconds: dict[str, list[float]] = {side: [] for side in sides}
+    for index in range(warmup + samples):
+        for side, function in sides.items():
+            began = time.perf_counter()
+            step(function, module, inputs, mode)
+            if index >= warmup:
+                seconds[side].append(time.perf_counter() - began)
+    return {"median_ms": {side: statistics.median(values) * 1e3 for side, values in seconds.items()}}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--warmup", type=int, default=3, help="untimed calls of each side")
-    parser.add_argument("--samples", type=int, default=20, help="timed calls of each side")
+    parser.add_argument("work", choices=["compare", "sample"])
+    parser.add_argument("model", choices=["bert", "resnet18", "ssm"])
+    parser.add_argument("mode", choices=["inference", "training"])
+    parser.add_argument("--steps", default="eager,gold,test,eager,other,other-test,other,other-test,test")
+    parser.add_argument("--warmup", type=int, default=4, help="untimed steps of each side")
+    parser.add_argument("--samples", type=int, default=20, help="timed steps of each side")
     options = parser.parse_args()
-
-    with tempfile.TemporaryDirectory() as cache:
-        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
-        import copy
-
-        import torch
-
-        # PyPI's torchvision can't load its library beside a CPU-only torch, and transformers imports torchvision.
-        if torch.version.cuda is None:
-            library = torch.library.Library("torchvision", "DEF")
-            library.define("nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-            library.define("qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-        from transformers import BertConfig, BertModel
-
-        torch.manual_seed(0)
-        config = BertConfig(vocab_size=119_547)  # bert-base-multilingual-cased: 12 layers, width 768
-        model = BertModel(config).eval()
-        places = torch.arange(128)[None]
-        inputs = {
-            "input_ids": torch.randint(0, config.vocab_size, (1, 128)),
-            "attention_mask": (places < 96).long(),
-            "token_type_ids": (places >= 64).long(),
-        }
-        with torch.no_grad():
-            reference = model(**inputs).last_hidden_state
-            gold = copy.deepcopy(model).double()(**inputs).last_hidden_state
-            compiled = torch.compile(model)
-            test = compiled(**inputs).last_hidden_state
-            seconds: dict[str, list[float]] = {"reference": [], "test": []}
-            for index in range(options.warmup + options.samples):
-                for side, call in (("reference", model), ("test", compiled)):
-                    start = time.perf_counter()
-                    call(**inputs)
-                    if index >= options.warmup:
-                        seconds[side].append(time.perf_counter() - start)
-        floor = (reference.double() - gold).pow(2).mean().sqrt().item()
-        error = (test.double() - gold).pow(2).mean().sqrt().item()
-    print(
-        json.dumps(
-            {
-                "cpu_s": cpu_seconds(),
-                "wall_s": time.perf_counter() - BEGAN,
-                "error_over_floor": error / floor,
-                "median_ms": {side: sorted(values)[len(values) // 2] * 1e3 for side, values in seconds.items()},
-            }
-        )
-    )
+    if options.work == "compare":
+        found = compare(options.model, options.mode, options.steps.split(","))
+    else:
+        found = sample(options.model, options.mode, options.warmup, options.samples)
+    print(json.dumps(found))
 
 
 if __name__ == "__main__":

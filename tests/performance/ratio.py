@@ -1,51 +1,142 @@
-"""The pipeline's CPU time on a default BERT run over the bare work's, interleaved, each from an empty cache.
+"""CPU time and peak memory of a default run over those of the bare work in it, interleaved, from empty caches.
 
-Usage: ``python tests/performance/ratio.py [--rounds 1]``. Prints both figures of each round and the median ratio.
-The bare side takes as many timed samples as the pipeline took in the same round, so that both do the same work.
+Usage: ``python tests/performance/ratio.py [bert|resnet18|ssm …] [--mode inference|training] [--rounds 6]``. Each round
+makes a run, reads from its directory which steps it took, and lets ``bare.py`` take the same. Prints each round, and
+the medians of the ratios. A further word with ``=`` is an override of the run.
+
+Memory is the highest sum of proportional set sizes (PSS, proc_pid_smaps(5)) of all processes, looked at every 0.1 s.
 """
 
 import argparse
+import csv
 import json
 import os
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 BARE = Path(__file__).with_name("bare.py")
+LOOK_S = 0.1
+MODES = ("inference", "training")
+STEPS = {
+    "reference": ["eager"],
+    "gold": ["gold"],
+    "test": ["test"],
+    "rounding the reference otherwise": ["gold"],  # each operation in float64: at least one such step
+    "running the reference again": ["eager"],
+    "running a copy": ["eager"],
+    "draw ": ["other", "other-test"],
+    "comparing": ["gold"],  # a draw that is judged has a gold of its own
+}
+"""How kerneldiff begins to tell what it does → the steps that this is."""
 
 
-def cpu_seconds(command: list[str], cwd: Path, environment: dict[str, str]) -> float:
-    """User and system seconds of a command and of all its reaped descendants; CalledProcessError where it fails."""
-    before = os.times()
-    subprocess.run(command, cwd=cwd, env=environment, check=True, stdout=subprocess.DEVNULL)
-    after = os.times()
-    return (after.children_user + after.children_system) - (before.children_user + before.children_system)
+@dataclass
+class Cost:
+    """Seconds of user and system time, and bytes of memory, of commands and all their descendants."""
+
+    cpu_s: float = 0.0
+    peak: int = 0
 
 
-def one_round() -> tuple[float, float]:
-    """CPU seconds of the pipeline and of the bare work."""
+@contextmanager
+def measured(cost: Cost) -> Iterator[None]:
+    """Add what the children that run inside take."""
+    before, ended = os.times(), threading.Event()
+
+    def look() -> None:
+        while not ended.wait(LOOK_S):
+            total = 0
+            for process in psutil.Process().children(recursive=True):
+                with suppress(psutil.Error, OSError):
+                    rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
+                    total += 1024 * int(re.search(r"^Pss:\s+(\d+)", rollup, re.MULTILINE)[1])  # type: ignore[index]
+            cost.peak = max(cost.peak, total)
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
+        after = os.times()
+        cost.cpu_s += after.children_user + after.children_system - before.children_user - before.children_system
+
+
+def steps_of(run: Path) -> list[str]:
+    """The steps that kerneldiff took, as ``bare.py`` names them."""
+    told = re.findall(r"\[INFO\] - kerneldiff: (.*)", (run / "run.log").read_text())
+    found = [step for line in told for start, steps in STEPS.items() if line.startswith(start) for step in steps]
+    found.remove("gold")  # "comparing" of the first draw, whose gold is told by itself
+    return [*found, "test"]  # at last the first draw again
+
+
+def samples_of(run: Path) -> list[tuple[int, int]]:
+    """Untimed and timed steps a side, of each sampling process."""
+    if not (run / "benchmark").is_dir():
+        return []
+    with open(run / "benchmark/samples.csv") as file:
+        timed = Counter(row["process"] for row in csv.DictReader(file) if row["side"] == "test")
+    processes = json.loads((run / "benchmark/environment.json").read_text())["processes"]
+    return [(max(item["warmup_calls"].values()), timed[str(item["process"])]) for item in processes]
+
+
+def one_round(model: str, mode: str, overrides: list[str]) -> tuple[Cost, Cost]:
+    """The pipeline's cost and the bare work's."""
+    pipeline, bare = Cost(), Cost()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(work / "cache")}
-        command = [sys.executable, "-P", "-m", "inductor_debug.pipeline", "model=bert", "runner.cache=false"]
-        pipeline = cpu_seconds(command, work, environment)
+
+        def run(cost: Cost, command: list[str]) -> None:
+            with measured(cost):
+                subprocess.run(
+                    [sys.executable, *command], cwd=work, env=environment, check=True, stdout=subprocess.DEVNULL
+                )
+
+        command = ["-P", "-m", "inductor_debug.pipeline", f"model={model}", f"mode={mode}", "runner.cache=false"]
+        run(pipeline, [*command, *overrides])
         (summary,) = work.glob("outputs/*/*/summary.json")
-        samples = json.loads(summary.read_text())["benchmark"]["test"]["samples"]
-        bare = cpu_seconds([sys.executable, str(BARE), "--samples", str(samples)], work, environment)
+        run(bare, [str(BARE), "compare", model, mode, "--steps", ",".join(steps_of(summary.parent))])
+        for warmup, samples in samples_of(summary.parent):
+            run(bare, [str(BARE), "sample", model, mode, f"--warmup={warmup}", f"--samples={samples}"])
     return pipeline, bare
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("models", nargs="*", metavar="MODEL|OVERRIDE")
+    parser.add_argument("--mode", action="append", choices=MODES)
     parser.add_argument("--rounds", type=int, default=1)
-    ratios = []
-    for _ in range(parser.parse_args().rounds):
-        pipeline, bare = one_round()
-        ratios.append(pipeline / bare)
-        print(f"pipeline {pipeline:.1f} s, bare {bare:.1f} s, ratio {ratios[-1]:.2f}", flush=True)
-    print(f"median ratio {statistics.median(ratios):.2f}")
+    options = parser.parse_args()
+    overrides = [word for word in options.models if "=" in word]
+    models = [word for word in options.models if "=" not in word] or ["bert", "resnet18", "ssm"]
+    ratios: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    for _ in range(options.rounds):
+        for model in models:
+            for mode in options.mode or MODES:
+                pipeline, bare = one_round(model, mode, overrides)
+                found = pipeline.cpu_s / bare.cpu_s, pipeline.peak / bare.peak
+                ratios.setdefault((model, mode), []).append(found)
+                print(
+                    f"{model} {mode}: {pipeline.cpu_s:.1f} s of CPU over {bare.cpu_s:.1f} s is {found[0]:.3f}; "
+                    f"{pipeline.peak / 2**20:.0f} MiB over {bare.peak / 2**20:.0f} MiB is {found[1]:.3f}",
+                    flush=True,
+                )
+    for (model, mode), found_ratios in ratios.items():
+        cpu, memory = (statistics.median(values) for values in zip(*found_ratios, strict=True))
+        print(f"{model} {mode}: median of {options.rounds}: CPU {cpu:.3f}, memory {memory:.3f}")
 
 
 if __name__ == "__main__":

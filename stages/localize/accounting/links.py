@@ -13,9 +13,9 @@ import torch
 from torch import fx
 
 from inductor_debug.models.case import Case, StepResult
+from inductor_debug.models.contents import same_bits
 from inductor_debug.models.loss import training_loss
 from inductor_debug.models.nested import map_tensors, named_tensors
-from inductor_debug.models.snapshot import same_bits
 from inductor_debug.stages.localize.judging.evaluation import is_floating
 from inductor_debug.stages.localize.runs.kept import read
 from inductor_debug.stages.localize.runs.regions import Seen, lies_in, memory_of_inputs

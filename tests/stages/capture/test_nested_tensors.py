@@ -9,9 +9,9 @@ import torch
 from inductor_debug.models.build import build_case
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
+from inductor_debug.models.contents import same_bits
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.models.nested import strided_parts
-from inductor_debug.models.snapshot import same_bits
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.benchmark.memory import case_bytes
 from inductor_debug.stages.capture.compilation import capture

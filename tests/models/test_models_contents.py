@@ -1,0 +1,135 @@
+"""Copies of what tensors hold that later snapshots take again."""
+
+import torch
+from torch import nn
+
+from inductor_debug.models.case import Case
+from inductor_debug.models.contents import Content, content_of
+from inductor_debug.models.snapshot import Snapshot
+
+
+def holding(*values: float) -> nn.Module:
+    module = nn.Module()
+    module.weight = nn.Parameter(torch.tensor(values))
+    return module
+
+
+def test_a_later_snapshot_takes_the_copy_of_an_earlier_one() -> None:
+    module = holding(1.0, 2.0)
+    first = Snapshot(module)
+    first.restore()
+    assert Snapshot(module).of(module.weight).content is first.of(module.weight).content
+
+
+def test_what_torch_wrote_in_between_is_copied_anew() -> None:
+    module = holding(1.0, 2.0)
+    Snapshot(module).restore()
+    with torch.no_grad():
+        module.weight.mul_(3)
+    later = Snapshot(module)
+    with torch.no_grad():
+        module.weight.zero_()
+    later.restore()
+    assert module.weight.tolist() == [3.0, 6.0]
+
+
+def test_other_memory_in_a_tensors_place_is_copied_anew() -> None:
+    module = holding(1.0, 2.0)
+    Snapshot(module).restore()
+    module.weight.data = torch.tensor([5.0, 6.0])
+    later = Snapshot(module)
+    module.weight.data.zero_()
+    later.restore()
+    assert module.weight.tolist() == [5.0, 6.0]
+
+
+def test_what_is_written_past_torch_is_put_back_by_a_copy_that_is_taken_again() -> None:
+    module = holding(1.0, 2.0)
+    Snapshot(module).restore()
+    again = Snapshot(module)
+    module.weight.detach().numpy()[:] = 7.0  # no version counter sees it
+    assert again.of(module.weight).changed()
+    again.restore()
+    assert module.weight.tolist() == [1.0, 2.0]
+
+
+def test_tensors_that_share_memory_are_copied_each_time() -> None:
+    module = holding(1.0, 2.0)
+    module.tail = module.weight.data[1:]  # a version counter of its own
+    Snapshot(module).restore()
+    with torch.no_grad():
+        module.weight.mul_(3)
+    later = Snapshot(module)
+    module.weight.data.zero_()
+    later.restore()
+    assert module.weight.tolist() == [3.0, 6.0]
+    assert module.tail.tolist() == [6.0]
+
+
+def test_memory_that_was_resized_comes_back_without_being_the_copy() -> None:
+    module = holding(1.0, 2.0)
+    Snapshot(module).restore()
+    later = Snapshot(module)
+    module.weight.untyped_storage().resize_(0)
+    later.restore()
+    assert module.weight.tolist() == [1.0, 2.0]
+    module.weight.data.zero_()
+    assert later.of(module.weight).content.copied().tolist() == [1.0, 2.0]
+
+
+def test_gold_takes_no_copy_of_what_it_was_cast_from() -> None:
+    case = Case.of(nn.Linear(3, 2), (torch.randn(4, 3),))
+    case.run()
+    gold = case.to_gold()
+    content = content_of(gold.module.weight)
+    assert content.values is content_of(case.module.weight).values
+    assert torch.equal(content.copied(), case.module.weight.double())
+
+
+def test_gold_takes_copies_where_the_case_was_never_run() -> None:
+    case = Case.of(nn.Linear(3, 2), (torch.randn(4, 3),))
+    with torch.no_grad():
+        gold = case.to_gold()
+        case.module.weight.zero_()
+    assert torch.equal(content_of(gold.module.weight).copied(), gold.module.weight)
+
+
+def test_what_gold_writes_is_told_and_put_back() -> None:
+    class Counting(nn.Linear):
+        def forward(self, value: torch.Tensor) -> torch.Tensor:
+            self.bias.data[0] += 1e-12  # less than float32 resolves
+            return super().forward(value)
+
+    case = Case.of(Counting(3, 2), (torch.randn(4, 3),))
+    with torch.no_grad():
+        case.module.bias.fill_(0.5)
+    case.run()
+    gold = case.to_gold()
+    written = gold.run().written
+    assert written["parameter"]["bias"].tolist() == [0.5 + 1e-12, 0.5]
+    assert list(written["parameter"]) == ["bias"]
+    assert gold.module.bias.tolist() == [0.5, 0.5]
+
+
+def test_a_moved_gold_is_put_back_to_where_it_was_moved() -> None:
+    case = Case.of(nn.Linear(3, 2), (torch.randn(4, 3),))
+    case.run()
+    gold = case.to_gold()
+    with torch.no_grad():
+        gold.module.weight.add_(1)
+    moved = gold.module.weight.detach().clone()
+    with gold.preserved(), torch.no_grad():
+        gold.module.weight.zero_()
+    assert torch.equal(gold.module.weight, moved)
+
+
+def test_a_cast_content_is_compared_row_by_row() -> None:
+    values = torch.randn(3000, 3000)
+    wide = values.double()
+    content = Content(values, torch.float64)
+    assert content.held_by(wide)
+    wide[2999, 2999] += 1e-13
+    assert not content.held_by(wide)
+    assert not content.held_by(values)
+    assert Content(torch.tensor(1.5), torch.float64).held_by(torch.tensor(1.5, dtype=torch.float64))
+    assert Content(torch.empty(0, 4), torch.float64).held_by(torch.empty(0, 4, dtype=torch.float64))
