@@ -1,7 +1,8 @@
 """TorchInductor's compiled graphs, stored by one process of a run and loaded by others, and what its caches hold.
 
 Relies on ``torch._inductor.codecache.FxGraphCache.{prepare_key, _lookup_graph}`` (the second returns a graph, or None,
-and a dict), on ``torch._inductor.codecache._HEADER_DIR``, on ``torch._inductor.runtime.cache_dir_utils.cache_dir``, on
+and a dict), on ``torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache._lookup`` (which returns None where
+nothing is found), on ``torch._inductor.codecache._HEADER_DIR``, on ``torch._inductor.runtime.cache_dir_utils.cache_dir``, on
 ``torch._inductor.config`` (``fx_graph_cache``, ``_pre_fusion_custom_pass``, ``_post_fusion_custom_pass``) and on
 ``torch._dynamo.utils.counters["inductor"]`` (``fxgraph_cache_hit``, ``fxgraph_cache_miss``, ``fxgraph_cache_bypass``).
 """
@@ -20,7 +21,7 @@ COMPILED = (".so", ".gch", ".pch", ".cubin", ".hsaco", ".spv")
 
 
 def graphs_stored() -> contextlib.AbstractContextManager[Any]:
-    """While open, what is compiled with ``fx_graph_cache`` on is stored, and nothing is looked up.
+    """While open, what Inductor compiles with ``fx_graph_cache`` on is stored, and nothing is looked up.
 
     The key leaves out the recording passes: they change nothing, and a process that loads the graph has none.
     """
@@ -35,6 +36,13 @@ def graphs_stored() -> contextlib.AbstractContextManager[Any]:
 
     nothing_found: Any = staticmethod(lambda *args, **kwargs: (None, {}))
     return mock.patch.multiple(FxGraphCache, prepare_key=staticmethod(key_of), _lookup_graph=nothing_found)
+
+
+def traces_stored() -> contextlib.AbstractContextManager[Any]:
+    """The same of what AOTAutograd made of a Dynamo graph, with ``enable_autograd_cache`` on."""
+    from torch._functorch._aot_autograd.autograd_cache import AOTAutogradCache
+
+    return mock.patch.object(AOTAutogradCache, "_lookup", staticmethod(lambda *args, **kwargs: None))
 
 
 @dataclass

@@ -27,7 +27,7 @@ from torch._inductor.virtualized import V
 
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo
-from inductor_debug.stages.torch_internals.graph_cache import graphs_stored
+from inductor_debug.stages.torch_internals.graph_cache import graphs_stored, traces_stored
 from inductor_debug.stages.torch_internals.inductor_nodes import (
     PostGradNode,
     PreGradNode,
@@ -145,7 +145,11 @@ class RecordingCompiler:
 
         common = self._common(gm)
         inner = functools.partial(self._inner_compile, common)
-        with patched_config(self.options), _recorded_joint(common):
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(patched_config(self.options, graphs=self.stores))
+            stack.enter_context(_recorded_joint(common))
+            if self.stores:
+                stack.enter_context(traces_stored())
             compiled: Any = compile_fx(gm, list(example_inputs), inner_compile=inner)
         return compiled
 

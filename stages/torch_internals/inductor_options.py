@@ -51,11 +51,12 @@ def patched_config(
     Args:
         options: of the run; they are of what compiled it, the rest is the recording's.
         passes: options that are passes which record.
-        graphs: use Inductor's local cache of compiled graphs. It is off otherwise: a hit would return a graph whose IR
-            nobody saw. Compiled kernels are found in Inductor's code cache all the same.
+        graphs: use the local caches of compiled graphs, Inductor's and AOTAutograd's, which torch uses by default. They
+            are off otherwise: a hit would return a graph whose IR nobody saw. Compiled kernels are found in Inductor's
+            code cache all the same.
     """
     own = {"trace.provenance_tracking_level": 1, "fx_graph_cache": graphs, "fx_graph_remote_cache": False}
-    caches = {"enable_autograd_cache": False, "enable_remote_autograd_cache": False}
+    caches = {"enable_autograd_cache": graphs, "enable_remote_autograd_cache": False}
     known = {key: value for key, value in caches.items() if hasattr(functorch_config, key)}
     recording = dict(passes or {})
     ours = {*recording, *known, *own.keys() - options.keys()}
