@@ -172,5 +172,8 @@ def _same_strided(left: torch.Tensor, right: torch.Tensor) -> bool:
     left, right = (side.resolve_conj().resolve_neg() for side in (left, right))
     if left.dtype == torch.complex128:
         left, right = torch.view_as_real(left), torch.view_as_real(right)
+    if left.nbytes % 8 == 0 and all(side.is_contiguous() and side.storage_offset() == 0 for side in (left, right)):
+        left, right = left.flatten(), right.flatten()
+        return torch.equal(left.view(torch.int64), right.view(torch.int64))  # half the time of four bytes each
     integer = _INTEGER_OF_SIZE.get(left.element_size())
     return integer is not None and torch.equal(left.view(integer), right.view(integer))

@@ -1,10 +1,11 @@
 """Copies of what tensors hold that later snapshots take again."""
 
+import pytest
 import torch
 from torch import nn
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.contents import Content, content_of
+from inductor_debug.models.contents import Content, content_of, same_bits
 from inductor_debug.models.snapshot import Snapshot
 
 
@@ -133,3 +134,15 @@ def test_a_cast_content_is_compared_row_by_row() -> None:
     assert not content.held_by(values)
     assert Content(torch.tensor(1.5), torch.float64).held_by(torch.tensor(1.5, dtype=torch.float64))
     assert Content(torch.empty(0, 4), torch.float64).held_by(torch.empty(0, 4, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.float16, torch.float32, torch.complex64])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (8,), (5, 16)])
+def test_bits_are_compared_whatever_their_number(dtype: torch.dtype, shape: tuple[int, ...]) -> None:
+    left = torch.ones(shape, dtype=dtype)
+    assert same_bits(left, left.clone())
+    if left.numel():
+        other = left.clone()
+        other.view(-1)[-1] = 0
+        assert not same_bits(left, other)
+        assert not same_bits(torch.cat([left.flatten(), left.flatten()])[left.numel() :], other.flatten())

@@ -97,12 +97,13 @@ def one_round(model: str, mode: str, overrides: list[str]) -> tuple[Cost, Cost]:
     pipeline, bare = Cost(), Cost()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        environment = os.environ | {"TORCHINDUCTOR_CACHE_DIR": str(work / "cache")}
+        (work / "tmp").mkdir()
 
         def run(cost: Cost, command: list[str]) -> None:
+            caches = {"TORCHINDUCTOR_CACHE_DIR": str(work / "cache"), "TMPDIR": str(work / "tmp")}
             with measured(cost):
                 subprocess.run(
-                    [sys.executable, *command], cwd=work, env=environment, check=True, stdout=subprocess.DEVNULL
+                    [sys.executable, *command], cwd=work, env=os.environ | caches, check=True, stdout=subprocess.DEVNULL
                 )
 
         command = ["-P", "-m", "inductor_debug.pipeline", f"model={model}", f"mode={mode}", "runner.cache=false"]
