@@ -1,8 +1,8 @@
 """TorchInductor's compiled graphs, stored by one process of a run and loaded by others, and what its caches hold.
 
 Relies on ``torch._inductor.codecache.FxGraphCache.{prepare_key, _lookup_graph}`` (the second returns a graph, or None,
-and a dict), on ``torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache._lookup`` (which returns None where
-nothing is found), on ``torch._inductor.codecache._HEADER_DIR``, on ``torch._inductor.runtime.cache_dir_utils.cache_dir``, on
+and a dict), on ``torch._functorch._aot_autograd.autograd_cache.AOTAutogradCache._lookup`` (returns None where nothing
+is found), on ``torch._inductor.codecache._HEADER_DIR``, on ``torch._inductor.runtime.cache_dir_utils.cache_dir``, on
 ``torch._inductor.config`` (``fx_graph_cache``, ``_pre_fusion_custom_pass``, ``_post_fusion_custom_pass``) and on
 ``torch._dynamo.utils.counters["inductor"]`` (``fxgraph_cache_hit``, ``fxgraph_cache_miss``, ``fxgraph_cache_bypass``).
 """
