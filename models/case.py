@@ -311,19 +311,22 @@ class Case:
         def become(old: torch.dtype) -> torch.dtype:
             return old if dtype is None else counterpart(old, dtype)
 
-        mine = [tensor for tensor in tensors_in({"": roots}).values() if become(tensor.dtype) != tensor.dtype]
+        mine = [
+            tensor for tensor in tensors_in({"": roots}).values() if become(tensor.dtype) != tensor.dtype or not dtype
+        ]
         alone = sole_owners(mine)
-        cast = {
+        made = {
             id(tensor): cast_copy(tensor, become(tensor.dtype))
             for tensor in mine
             if id(tensor) in alone and tensor.is_leaf and (isinstance(tensor, torch.nn.Parameter) or not vars(tensor))
         }  # what Dynamo notes of a parameter no copy has
-        module, args, kwargs = deep_copy(roots, cast)
+        module, args, kwargs = deep_copy(roots, made)
         tensors = list(tensors_in({"module": module, "args": args, "kwargs": kwargs}).values())
         for tensor in tensors:
             if tensor.is_leaf:
                 tensor.grad = None
-        cast_in_place(tensors, become, anew=dtype is None)
+        ready = set(map(id, made.values()))
+        cast_in_place([tensor for tensor in tensors if id(tensor) not in ready], become, anew=dtype is None)
         return replace(self, module=module, args=args, kwargs=kwargs)
 
     def watch_draws(self) -> None:

@@ -1,5 +1,6 @@
 """What may be asked of a comparison before its verdicts stand. What costs a run is run when it is first asked for."""
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,6 +16,9 @@ from inductor_debug.stages.numerics.verdict import Judgement
 from inductor_debug.stages.sides import running as sides
 from inductor_debug.stages.sides.baseline import Baseline
 from inductor_debug.stages.sides.matched_draws import Draws
+
+ANSWERS = ("output", "loss")
+"""Kinds of leaves by which a further run of the reference is compared with the first. Its gradients are not kept."""
 
 
 class StorageAlone:
@@ -121,16 +125,23 @@ class Evidence:
 
     @cached_property
     def repeated(self) -> sides.Side:
-        """The reference, run again."""
+        """The reference, run again; of its leaves those of :data:`ANSWERS`."""
         self.context.progress("running the reference again, to see whether it repeats its numbers")
         base = self.eager
         assert base is not None
-        return sides.run_side("repeated reference", base, lambda: base.module)
+        return _answers(sides.run_side("repeated reference", base, lambda: base.module))
 
     @cached_property
     def copied(self) -> sides.Side:
-        """A copy of the reference that is made as gold's is and in gold's modes, in the reference's own dtypes."""
+        """A copy of the reference that is made as gold's is and in gold's modes, in the reference's own dtypes.
+
+        Of its leaves those of :data:`ANSWERS`.
+        """
         self.context.progress("running a copy of the reference, to see whether gold can be made of one")
         assert self.eager is not None
         case = self.eager.copied()
-        return sides.run_side("copied reference", case, lambda: case.module)
+        return _answers(sides.run_side("copied reference", case, lambda: case.module))
+
+
+def _answers(side: sides.Side) -> sides.Side:
+    return dataclasses.replace(side, leaves={kind: side.leaves[kind] for kind in ANSWERS if kind in side.leaves})

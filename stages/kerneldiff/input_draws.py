@@ -230,6 +230,7 @@ def further_draws(
             mine = dataclasses.replace(case, draws=None)
             own = mine if base is case else dataclasses.replace(base, draws=None)
             reference = sides.run_side("reference", own, partial(sides.reference_function, context, own))
+            held.look_at_eager()
             if reference.error:
                 found.not_taken(number, f"on other inputs the reference raised {describe_error(reference.error)}")
                 continue
@@ -251,6 +252,7 @@ def further_draws(
         found.special += ORDINARY < number <= EMPTY
         if number > EMPTY:
             found.empty = getattr(compiled, "given", 0) - given
+        reference = test = sides.Side()  # what is still looked at is held
     again = sides.run_side("test", case, lambda: compiled)
     found.called.append(1)
     found.look_again(held)

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import torch
 
-from inductor_debug.stages.kerneldiff.evidence import Evidence
+from inductor_debug.stages.kerneldiff.evidence import ANSWERS, Evidence
 from inductor_debug.stages.kerneldiff.reviews import Found
 from inductor_debug.stages.numerics.comparison import TensorComparison, compare_tensors
 from inductor_debug.stages.numerics.verdict import FLOORS, Judgement, Reason
@@ -85,7 +85,7 @@ def _apart(reference: sides.Side, again: sides.Side, roundoff: float) -> str:
     """Where outputs of two runs of one model differ, in words; empty where they don't."""
     if again.error:
         return f": it raised {again.error['type']}"
-    for kind in ("output", "loss"):
+    for kind in ANSWERS:
         for path, leaf in reference.leaves.get(kind, {}).items():
             if not isinstance(leaf, torch.Tensor):
                 continue

@@ -14,19 +14,27 @@ ROW = 64
 
 
 class Held:
-    """What a call left, outputs and gradients, to be looked at again after the next call."""
+    """What a call of either side left, outputs and gradients, to be looked at again after the side's next call.
+
+    Args:
+        number: of the draw of the inputs.
+        reference, test: eager's call and the test side's.
+    """
 
     def __init__(self, number: int, reference: Side, test: Side) -> None:
         self.number = number
-        left = [_left(side) for side in (reference, test)]
-        self.sides = [(now, {place: _content(leaf) for place, leaf in now.items()}) for now in left]
+        self._eager, self._test = _Left(reference), _Left(test)
+
+    def look_at_eager(self) -> None:
+        """Look at what eager's call left, and let go of it."""
+        self._eager.look()
 
     def overwritten(self) -> tuple[list[TensorComparison], bool]:
         """What of the test side holds something else now, where eager's holds what it held.
 
         And whether torch said so itself: a CUDA graph's contract lets its next replay overwrite what it returned.
         """
-        eager, test = (_changed(now, then) for now, then in self.sides)
+        eager, test = self._eager.look(), self._test.look()
         rows = []
         for place in test:
             if test[place] and not eager.get(place):
@@ -34,6 +42,22 @@ class Held:
                 row.message = "a later call overwrote what this one had left"
                 rows.append(row)
         return rows, None in test.values()
+
+
+class _Left:
+    """What one call left."""
+
+    def __init__(self, side: Side) -> None:
+        self._now = _left(side)
+        self._then = {place: _content(leaf) for place, leaf in self._now.items()}
+        self._changed: dict[tuple[str, str], bool | None] | None = None
+
+    def look(self) -> dict[tuple[str, str], bool | None]:
+        """Whether each tensor holds something else now, as :func:`_changed` tells; looked at once, then let go of."""
+        if self._changed is None:
+            self._changed = _changed(self._now, self._then)
+            self._now, self._then = {}, {}
+        return self._changed
 
 
 def _left(side: Side) -> dict[tuple[str, str], torch.Tensor]:
