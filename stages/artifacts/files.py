@@ -41,6 +41,7 @@ from inductor_debug.stages.artifacts.tables import (
     RuleRow,
     SampleRow,
     SensitivityRow,
+    ThroughputRow,
     ValueRow,
     ViolationRow,
 )
@@ -100,6 +101,7 @@ FORMER_BASELINE = Json("kerneldiff/golden/golden.json", About)
 
 SAMPLES = Table("benchmark/samples.csv", SampleRow)
 BENCHMARK = Table("benchmark/summary.csv")
+THROUGHPUT = RecordTable("benchmark/throughput.csv", ThroughputRow)
 MACHINE = Json("benchmark/environment.json", Machine)
 
 BISECTION = Json("bisect/bisect.json", BisectionRecord)

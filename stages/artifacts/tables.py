@@ -248,6 +248,35 @@ class SampleRow:
 
 
 @dataclass(frozen=True)
+class ThroughputRow:
+    """benchmark/throughput.csv: one side at one batch size; None of what was not measured.
+
+    Attributes:
+        batch_size: ``model.batch_size`` that the model was built with.
+        side: reference or test.
+        median_ms: latency of a call, as that of the whole run but of one process.
+        samples_per_s: ``batch_size`` over the latency.
+        peak_memory_bytes: of the allocator of the case's device.
+        samples: timed calls.
+        steady: whether the warm-up ended by getting no faster, and not by a limit.
+        compile_s: seconds of the test side's first step, compilation or loading included.
+        compile_kind: what that met in the caches, see :class:`stages.artifacts.measurements.CacheUse`.
+        not_established: why ``samples_per_s`` is missing, or is not to be relied on; empty where it is.
+    """
+
+    batch_size: int
+    side: str
+    median_ms: float | None = None
+    samples_per_s: float | None = None
+    peak_memory_bytes: int | None = None
+    samples: int | None = None
+    steady: bool | None = None
+    compile_s: float | None = None
+    compile_kind: str = ""
+    not_established: str = ""
+
+
+@dataclass(frozen=True)
 class ProbeRow:
     """bisect/probes.csv; ``fault`` is present, gone, or other (another failure)."""
 

@@ -2,10 +2,13 @@
 
 from dataclasses import dataclass
 
-from inductor_debug.models.options import chosen, real, whole
+from inductor_debug.models.errors import wrong_value
+from inductor_debug.models.options import INT64, Range, chosen, real, whole
 
 MOST_REPEATS = 20
 """Timed calls of each side in each process at most, where nothing else is asked for."""
+BATCH_SIZES = "stages.benchmark.batch_sizes"
+_SIZE = Range(1, INT64, whole=True)
 
 
 @dataclass
@@ -27,6 +30,8 @@ class BenchmarkConfig:
     cuda_graphs: on CUDA, compile the test side of this stage with TorchInductor's ``triton.cudagraphs``.
     optimizer: in training, whose step is timed as a part of its own, after all others: sgd, adamw or none. It is eager
         on both sides, and in no latency.
+    batch_sizes: further values of ``model.batch_size``, each measured on both sides in a fresh process of its own, for
+        ``benchmark/throughput.csv``. Each has one process's share of ``budget_s``. null or empty: none.
     budget_s: seconds of timing after which it stops, even without ``repeats``: of all processes together, without their
         start. Each side gets at least 3 samples in each process.
     """
@@ -41,7 +46,16 @@ class BenchmarkConfig:
     flush_l2: bool = False
     cuda_graphs: bool = False
     optimizer: str = chosen("sgd", ("sgd", "adamw", "none"))
+    batch_sizes: list[int] | None = None
     budget_s: float = real(60.0, above=0)
+
+    def check(self) -> None:
+        """ConfigurationError for a batch size that is no whole number above 0, or that is there twice."""
+        sizes = list(self.batch_sizes or ())
+        fitting = list(dict.fromkeys(size for size in sizes if _SIZE.holds(size)))
+        if fitting != sizes:
+            example = f"[{','.join(map(str, fitting or (1, 4, 16)))}]"
+            raise wrong_value(BATCH_SIZES, sizes, "whole numbers above 0, each of them once", example)
 
     @property
     def most_repeats(self) -> int | None:

@@ -12,7 +12,7 @@ from inductor_debug.stages.artifacts.measurements import FirstStep, Load, Surrou
 from inductor_debug.stages.artifacts.tables import SampleRow
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import DeviceUse, of_record
-from inductor_debug.stages.benchmark.records import LINES, Done, Event, Memory, Peaks, Raised, Warm
+from inductor_debug.stages.benchmark.records import LINES, Done, Event, Inputs, Memory, Peaks, Raised, Warm
 from inductor_debug.stages.benchmark.timing import SIDES
 from inductor_debug.stages.child_processes import send, signal_name
 from inductor_debug.stages.config_json import to_primitives
@@ -45,6 +45,7 @@ class Sampled:
         without_optimizer: why a training step's optimizer was not timed; empty where it was, or was not to be.
         l2_flushed: before each timed call.
         cuda_graphs: how many TorchInductor recorded; None where none were asked for.
+        inputs: sizes of the case's inputs; None where they are not told, see :class:`Inputs`.
         raised: what it raised, in words.
     """
 
@@ -63,6 +64,7 @@ class Sampled:
     without_optimizer: str = ""
     l2_flushed: bool = False
     cuda_graphs: int | None = None
+    inputs: list[list[int]] | None = None
     raised: str | None = None
 
     def take(self, event: Event) -> None:
@@ -70,6 +72,8 @@ class Sampled:
         match event:
             case SampleRow():
                 self.rows.append(event)
+            case Inputs():
+                self.inputs = event.sizes
             case FirstStep():
                 self.compiled = event
             case Execution():
@@ -99,6 +103,7 @@ def sample_in_process(
     index: int,
     processes: int,
     environment: Mapping[str, str],
+    name: str = "",
 ) -> Sampled:
     """Start one sampling process, and wait for its result.
 
@@ -108,6 +113,7 @@ def sample_in_process(
         index: which process it is, from 0.
         processes: how many there are at least; a later one has the same share of the budget.
         environment: its environment variables, all of them.
+        name: what messages call it; its number where that is empty.
 
     Raises:
         SamplingRaised: something in it raised.
@@ -121,7 +127,7 @@ def sample_in_process(
         "path": sys.path,
         "parent": os.getpid(),
     }
-    found, name = Sampled(index), numbered(index, processes)
+    found, name = Sampled(index), name or numbered(index, processes)
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as results:
         try:

@@ -37,6 +37,13 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Inputs:
+    """The sizes of each input, in the order of forward; told where batch sizes are measured."""
+
+    sizes: list[list[int]]
+
+
+@dataclass(frozen=True)
 class Done:
     """All was sampled.
 
@@ -68,7 +75,7 @@ class Raised:
     text: str
 
 
-Event = FirstStep | Execution | Warm | Memory | SampleRow | Done | Raised
+Event = Inputs | FirstStep | Execution | Warm | Memory | SampleRow | Done | Raised
 """Of the test side its first step, and who executed its first untimed one; then each timed call."""
 
 LINES: EventLines[Event] = EventLines(typing.get_args(Event))

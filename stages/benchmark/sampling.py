@@ -22,6 +22,7 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import message_of, root_cause
+from inductor_debug.models.nested import strided_parts
 from inductor_debug.stages.artifacts.measurements import FirstStep, Surroundings
 from inductor_debug.stages.artifacts.tables import SampleRow
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
@@ -33,7 +34,7 @@ from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import look
 from inductor_debug.stages.benchmark.interference import LoadMeter
 from inductor_debug.stages.benchmark.memory import allocated_peak, peak_memory
-from inductor_debug.stages.benchmark.records import LINES, Done, Event, Memory, Peaks, Raised, Warm
+from inductor_debug.stages.benchmark.records import LINES, Done, Event, Inputs, Memory, Peaks, Raised, Warm
 from inductor_debug.stages.benchmark.warmup import SHARE, warm_up
 from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
@@ -63,6 +64,7 @@ class Sampler:
         processes: how many there are at least; the budget is divided by them.
         emit: told of every event.
         load: makes the compiled test side of the case.
+        own: whether the process is the sampler's alone, so that the side that it begins with is all that it holds.
     """
 
     context: StageContext
@@ -71,11 +73,14 @@ class Sampler:
     processes: int
     emit: Emit
     load: Callable[[Case], Any]
+    own: bool = False
 
     def run(self) -> None:
         """Measure and sample. A process begins with one side, which it holds alone while it measures its memory:
         the first process with the reference, the second with the test side.
         """
+        if self.options.batch_sizes:
+            self.emit(Inputs(input_sizes(self.context.case)))
         cases: dict[str, Case] = {}
         functions: dict[str, Callable[..., Any]] = {}
         for side in timing.SIDES if self.index % 2 == 0 else timing.SIDES[::-1]:
@@ -85,7 +90,7 @@ class Sampler:
             with cases[side].surroundings():
                 self._warm(side, functions[side], call)
                 if self.index == timing.SIDES.index(side) or self.processes == 1:
-                    found = peaks(cases[side], call, alone=self.processes > 1)
+                    found = peaks(cases[side], call, alone=self.own and len(cases) == 1)
                     self.emit(Memory(side, found))
         with cases["reference"].surroundings(), cases["test"].surroundings():  # mode and TF32 are the run's: both alike
             self._sample(cases, functions)
@@ -199,6 +204,11 @@ def timed_adapter(adapter: AcceleratorAdapter, options: BenchmarkConfig) -> Acce
     return adapter.switched({"triton.cudagraphs": True}) if options.cuda_graphs else adapter
 
 
+def input_sizes(case: Case) -> list[list[int]]:
+    """Sizes of each input tensor, of a nested or sparse one those of what holds it."""
+    return [[*map(int, part.shape)] for tensor in case.named_inputs().values() for part in strided_parts(tensor)]
+
+
 def peaks(case: Case, call: Callable[[], object], *, alone: bool) -> Peaks:
     """Peaks in bytes of one step; ``peak_memory_bytes`` is the allocator's of the device that the case is on.
 
@@ -260,9 +270,8 @@ def _sampler(settings: Settings, request: Mapping[str, Any], emit: Emit) -> Samp
     adapter.validate()
     compiler = timed_adapter(adapter, options)
     context = StageContext(settings, MemoryArtifacts())
-    return Sampler(
-        context, options, request["index"], request["processes"], emit, lambda case: load_case(case, compiler)
-    )
+    index, processes = request["index"], request["processes"]
+    return Sampler(context, options, index, processes, emit, lambda case: load_case(case, compiler), own=True)
 
 
 def _end_with(parent: int) -> None:

@@ -4,10 +4,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import percent, short
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection
+from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
 
 
 class BenchmarkSection(ReportSection):
@@ -16,8 +17,11 @@ class BenchmarkSection(ReportSection):
     template = Path(__file__).with_name("section.html")
 
     def collect(self, run: ReportedRun) -> Row | None:
-        """``benchmark`` of summary.json."""
-        return run.summary.get("benchmark") or None
+        """``benchmark`` of summary.json, with ``throughput`` where batch sizes were measured."""
+        found = run.summary.get("benchmark") or None
+        rows = files.THROUGHPUT.read(run.artifacts) if found else None
+        return found if found is None or rows is None else {
+            **found, "throughput": capped(rows, files.THROUGHPUT, run.max_rows)}  # fmt: skip
 
     def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:
         """``width``: how wide the interval is, in words."""
@@ -32,12 +36,12 @@ class BenchmarkSection(ReportSection):
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         interval, doubt = speed_interval(data), speed_doubt(data)
         if doubt:
-            return [f"How fast it is: {doubt}."]
+            return [f"How fast it is: {doubt}.", *_unknown_throughput(data)]
         lines = [f"How fast it is: {width_told(data)}."] if data and data.get("interval_reached") is False else []
         if interval and interval[0] <= 1 <= interval[1]:
             lines.append(f"Whether it is faster or slower: the speed-up's 95 % interval, {short(interval[0])} to "
                          f"{short(interval[1])}, contains 1.")  # fmt: skip
-        return lines
+        return [*lines, *_unknown_throughput(data)]
 
 
 def speed_interval(benchmark: Mapping[str, Any] | None) -> tuple[float, float] | None:
@@ -63,6 +67,16 @@ def speed_doubt(benchmark: Mapping[str, Any] | None) -> str:
     if found.get("established") is not False:
         return ""
     return str(found.get("not_established") or "the run does not say why")
+
+
+def _unknown_throughput(benchmark: Mapping[str, Any] | None) -> list[str]:
+    """The batch sizes whose samples per second are not established, a line each."""
+    rows = ((benchmark or {}).get("throughput") or {}).get("rows", ())
+    reasons: dict[int, str] = {}
+    for row in rows:
+        if row.get("not_established"):
+            reasons.setdefault(row["batch_size"], row["not_established"])
+    return [f"Samples per second at batch size {size}: {reason}." for size, reason in reasons.items()]
 
 
 def _speed(benchmark: Mapping[str, Any], wrong: bool) -> str:

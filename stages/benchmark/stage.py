@@ -10,6 +10,7 @@ from inductor_debug.stages.benchmark.checks import check_cuda_options
 from inductor_debug.stages.benchmark.declaration import DECLARATION
 from inductor_debug.stages.benchmark.processes import Sampled, SamplingRaised, numbered, sample_in_process
 from inductor_debug.stages.benchmark.tables import figures_of, reached, report_of
+from inductor_debug.stages.benchmark.throughput import by_batch_size, rows_of, with_throughput
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 
 FEWER = 3
@@ -30,7 +31,7 @@ class BenchmarkStage(Stage):
 
         The model is left as found.
         """
-        known = known_compilation(context)
+        known, began = known_compilation(context), time.monotonic()
         if context.children is None:
             found = [self._here(context)]
         else:
@@ -38,7 +39,12 @@ class BenchmarkStage(Stage):
             gc.collect()
             found = self._in_processes(context, context.children)
         compile_s, caches = known or (found[0].compiled.seconds, found[0].compiled.caches)
-        return report_of(figures_of(found, compile_s, caches, context.settings), found, self.config.interval)
+        result = report_of(figures_of(found, compile_s, caches, context.settings), found, self.config.interval)
+        if not self.config.batch_sizes:
+            return result
+        measured = by_batch_size(context, self.config, began)
+        rows = rows_of(measured, found[0], context.settings.model.batch_size)
+        return with_throughput(result, rows, whole=not measured.failed)
 
     def _in_processes(self, context: StageContext, environment: Any) -> list[Sampled]:
         from inductor_debug.stages.backends.compiled import compiled_case

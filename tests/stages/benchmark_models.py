@@ -19,6 +19,15 @@ def net() -> tuple[nn.Module, tuple[Tensor]]:
     return nn.Sequential(nn.Linear(16, 24), nn.GELU(), nn.Linear(24, 8)), (torch.randn(2, 16),)
 
 
+def sized(batch_size: int) -> tuple[nn.Module, tuple[Tensor]]:
+    """One projection and an input of ``batch_size`` rows; memory runs out at 3, and 5 kills the process."""
+    if batch_size == 3:
+        raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 20.00 GiB")
+    if batch_size == 5:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return nn.Linear(16, 8), (torch.randn(batch_size, 16),)
+
+
 class Slow(nn.Module):
     """Waits in forward until it is ended."""
 
