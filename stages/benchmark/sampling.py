@@ -135,7 +135,8 @@ class Sampler:
         on_host = any(case.device.type == "cpu" for case in cases.values())
         on_some_device = any(case.device.type != "cpu" for case in cases.values())
         before = look() if on_some_device else None
-        log.info("benchmark: sampling process %d times both sides", self.index + 1)
+        by_size = f" at batch size {self.context.settings.model.batch_size}" if self.options.batch_sizes else ""
+        log.info("benchmark: sampling process %d times both sides%s", self.index + 1, by_size)
         meter = LoadMeter(torch.get_num_threads(), on_host=on_host)
         samples = timing.interleave(
             {side: stepper(cases[side], functions[side]) for side in timing.SIDES},

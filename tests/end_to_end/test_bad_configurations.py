@@ -70,6 +70,16 @@ CASES: dict[str, tuple[list[str], str, list[str]]] = {
     "memory limit": (["runner.memory_limit=lots"], "runner.memory_limit", ["'lots'", "Try: runner.memory_limit=8G"]),
     "timeout": (["runner.timeout_s=0"], "runner.timeout_s", ["got 0", "a finite number above 0"]),
     "batch size": (["model.batch_size=-1"], "model.batch_size", ["got -1", "a whole number above 0"]),
+    "benchmark's batch size": (
+        ["stages.benchmark.batch_sizes=[4,0]"],
+        "stages.benchmark.batch_sizes",
+        ["got [4, 0]", "whole numbers above 0, each of them once", "Try: stages.benchmark.batch_sizes=[4]\n"],
+    ),
+    "benchmark's batch size, twice": (
+        ["stages.benchmark.batch_sizes=[1,4,1]"],
+        "stages.benchmark.batch_sizes",
+        ["got [1, 4, 1]", "each of them once", "Try: stages.benchmark.batch_sizes=[1,4]\n"],
+    ),
     "seed": (["seed=-1"], "seed", ["got -1", "a whole number from 0"]),
     "reference dtype": (["reference.dtype=half"], "reference.dtype", DTYPES),
     "alignment": (["accel.alignment=0"], "accel.alignment", ["got 0", "above 0"]),
