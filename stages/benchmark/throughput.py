@@ -160,7 +160,7 @@ def told(rows: list[ThroughputRow]) -> str:
         if rates:
             best[side] = max(rates)
     if not best:
-        return f"samples/s not established at batch {sizes}: {next(iter(missing.values()))}"
+        return _none_established(missing)
     batches = {batch for _, batch in best.values()}
     if len(batches) == 1:
         text = ", ".join(f"{per_second(rate)} ({side})" for side, (rate, _) in best.items())
@@ -169,6 +169,15 @@ def told(rows: list[ThroughputRow]) -> str:
         text = ", ".join(f"{per_second(rate)} at batch {batch} ({side})" for side, (rate, batch) in best.items())
         text = f"most samples/s: {text}"
     return f"{text}; not established at batch {sizes}" if missing else text
+
+
+def _none_established(missing: Mapping[int, str]) -> str:
+    """The first reason with the sizes that have it, and where those of the others are."""
+    first = next(iter(missing.values()))
+    alike = ", ".join(str(size) for size, reason in missing.items() if reason == first)
+    others = ", ".join(str(size) for size, reason in missing.items() if reason != first)
+    text = f"samples/s not established at batch {alike}: {first}"
+    return f"{text}; nor at batch {others}, see {files.THROUGHPUT.path}" if others else text
 
 
 def per_second(rate: float) -> str:

@@ -85,6 +85,11 @@ def test_a_disturbed_size_is_no_headline() -> None:
     assert told(found) == "most samples/s at batch 2: 2000 (test), 2000 (reference); not established at batch 4"
 
 
+def test_where_no_size_has_a_rate_no_reason_is_told_of_another() -> None:
+    failed = rows({}, {3: "no memory", 4: "refused", 8: "no memory"})
+    assert told(failed) == f"samples/s not established at batch 3, 8: no memory; nor at batch 4, see {TABLE}"
+
+
 def test_what_others_executed_is_no_rate_of_the_test_side_alone() -> None:
     elsewhere = Execution(backend="mine", executor="own", given=1, graphs=0, calls=0)
     found = rows({2: at(2, 1.0, 1.0, execution=elsewhere), 4: at(4, 1.0, 1.0, cuda_graphs=0)})
