@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("models", nargs="*", metavar="MODEL|OVERRIDE")
     parser.add_argument("--mode", action="append", choices=MODES)
     parser.add_argument("--rounds", type=int, default=1)
-    options = parser.parse_args()
+    options = parser.parse_intermixed_args()
     overrides = [word for word in options.models if "=" in word]
     models = [word for word in options.models if "=" not in word] or ["bert", "resnet18", "ssm"]
     ratios: dict[tuple[str, str], list[tuple[float, float]]] = {}
