@@ -119,6 +119,8 @@ def test_nobody_outlives_one_of_them_that_is_killed(tmp_path: Path, whom: str) -
 def test_a_server_serves_while_variables_and_folder_are_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    close_fork_server()
+    others = psutil.Process().children()  # torch's compile workers, say, which an earlier test had started
     forked(tmp_path / "one", "tells")
     first = server()
     forked(tmp_path / "two", "tells")
@@ -135,7 +137,7 @@ def test_a_server_serves_while_variables_and_folder_are_the_same(
     third.wait()
     assert forked(tmp_path / "five", "plain").code == 0
     close_fork_server()
-    assert psutil.Process().children() == []
+    assert set(psutil.Process().children()) <= set(others)
 
 
 def test_torch_is_imported_once_two_workers_needed_it(tmp_path: Path) -> None:
