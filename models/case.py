@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from inductor_debug.models.contents import cast_copy, sole_owners
+from inductor_debug.models.contents import Contents, sole_owners
 from inductor_debug.models.draws import Draws, recorded_draws, replayed
 from inductor_debug.models.errors import own_code
 from inductor_debug.models.float64 import substituted
@@ -91,6 +91,7 @@ class Case:
         cast: in words, weights that the model made in another dtype and that were cast; empty where there are none.
         exercised: what of its weights and inputs was drawn anew.
         projections: what :func:`models.loss.training_loss` draws once; copies of the case share it.
+        contents: copies of what its tensors hold, which its snapshots take again; copies of the case share it.
     """
 
     name: str
@@ -111,6 +112,7 @@ class Case:
     cast: str = ""
     exercised: Exercised = Exercised()
     projections: Projections = field(default_factory=dict, repr=False)
+    contents: Contents = field(default_factory=Contents, repr=False, compare=False)
 
     @classmethod
     def of(
@@ -278,7 +280,7 @@ class Case:
             InternalError: keeping it, or putting it back, failed.
         """
         with own_code("kept the case's state"):
-            state = Snapshot(self.module, self.args, self.kwargs, list(self.state().values()))
+            state = Snapshot(self.module, self.args, self.kwargs, list(self.state().values()), contents=self.contents)
         with preserved_random_state(self.device):
             try:
                 yield state
@@ -311,12 +313,11 @@ class Case:
         def become(old: torch.dtype) -> torch.dtype:
             return old if dtype is None else counterpart(old, dtype)
 
-        mine = [
-            tensor for tensor in tensors_in({"": roots}).values() if become(tensor.dtype) != tensor.dtype or not dtype
-        ]
+        held = tensors_in({"": roots}).values()
+        mine = [tensor for tensor in held if dtype is None or become(tensor.dtype) != tensor.dtype]
         alone = sole_owners(mine)
         made = {
-            id(tensor): cast_copy(tensor, become(tensor.dtype))
+            id(tensor): self.contents.cast(tensor, become(tensor.dtype))
             for tensor in mine
             if id(tensor) in alone and tensor.is_leaf and (isinstance(tensor, torch.nn.Parameter) or not vars(tensor))
         }  # what Dynamo notes of a parameter no copy has

@@ -49,42 +49,33 @@ class Content:
         return self.values.clone() if self.dtype is None else self.values.to(self.dtype, copy=True)
 
 
-_known = WeakTensorKeyDictionary()
-"""Tensor → its content, in which memory and at which version it was that, and that memory."""
+class Contents:
+    """Copies of what tensors held, to be taken again where they hold it still. Each is forgotten with its tensor."""
 
+    def __init__(self) -> None:
+        self._known = WeakTensorKeyDictionary()
 
-def content_of(tensor: torch.Tensor) -> Content:
-    """What ``tensor`` holds now: what it was :func:`known_to_hold` if torch did not write into it since, else a copy.
+    def of(self, tensor: torch.Tensor) -> Content:
+        """What ``tensor`` holds now: an earlier copy if it has the same bits, else a new one."""
+        known = self._known.get(tensor)
+        if known is None or not known.held_by(tensor):
+            known = self._known[tensor] = Content(tensor.detach().clone())
+        return known
 
-    To be asked where only operations of torch may have written since; the rest is for :meth:`Content.held_by` to see.
-    """
-    content, state, _ = _known.get(tensor, (None, None, None))
-    if content is not None and state == _state(tensor):
-        return content
-    return Content(tensor.detach().clone())
+    def cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+        """A strided tensor, or parameter, of its own that holds ``tensor`` cast to ``dtype``.
 
-
-def known_to_hold(tensor: torch.Tensor, content: Content) -> None:
-    """Note what ``tensor`` holds now, which was looked at bit by bit, or written. It is forgotten with the tensor."""
-    state = _state(tensor)
-    if state is not None:
-        _known[tensor] = content, state, tensor.detach()  # so that nothing else gets its memory's address
-
-
-def cast_copy(tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
-    """A strided tensor, or parameter, of its own that holds ``tensor`` cast to ``dtype``, and is known to.
-
-    Of what ``tensor`` was known to hold no copy is made until torch writes into the result.
-    """
-    made = tensor.detach().to(dtype, copy=True)
-    if isinstance(tensor, torch.nn.Parameter):
-        made = torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
-    else:
-        made.requires_grad_(tensor.requires_grad)
-    content, state, _ = _known.get(tensor, (None, None, None))
-    if content is not None and content.dtype is None and state == _state(tensor):
-        known_to_hold(made, Content(content.values, dtype))
-    return made
+        Where there is a copy of ``tensor``, that stands for what the result holds too.
+        """
+        made = tensor.detach().to(dtype, copy=True)
+        if isinstance(tensor, torch.nn.Parameter):
+            made = torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
+        else:
+            made.requires_grad_(tensor.requires_grad)
+        known = self._known.get(tensor)
+        if known is not None and known.dtype is None and known.held_by(tensor):
+            self._known[made] = Content(known.values, dtype)
+        return made
 
 
 def sole_owners(tensors: Iterable[torch.Tensor]) -> set[int]:
@@ -94,12 +85,6 @@ def sole_owners(tensors: Iterable[torch.Tensor]) -> set[int]:
         if place_of(tensor) is not None:
             owners.setdefault(memory_of(tensor), []).append(id(tensor))
     return {found[0] for found in owners.values() if len(found) == 1}
-
-
-def _state(tensor: torch.Tensor) -> tuple[Any, ...] | None:
-    """Its memory and how often torch wrote into it; None where that can't be told."""
-    place = place_of(tensor)
-    return None if place is None or tensor.is_inference() else (*place, tensor._version)
 
 
 def place_of(tensor: torch.Tensor) -> tuple[Any, ...] | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from inductor_debug.models.contents import Content, content_of, known_to_hold, place_of, same_bits, sole_owners
+from inductor_debug.models.contents import Contents, place_of, same_bits
 from inductor_debug.models.references import is_open, reachable, slots_of
 
 
@@ -17,13 +17,13 @@ class TensorSnapshot:
 
     Args:
         tensor: any.
-        alone: it shares its memory with no other, so that what it was known to hold counts.
+        contents: earlier copies.
     """
 
-    def __init__(self, tensor: torch.Tensor, *, alone: bool) -> None:
-        self.tensor, self.alone = tensor, alone
+    def __init__(self, tensor: torch.Tensor, contents: Contents) -> None:
+        self.tensor = tensor
         self.memory = tensor.detach()  # the same memory, whatever ``tensor`` is made to show later
-        self.content = content_of(tensor) if alone else Content(self.memory.clone())
+        self.content = contents.of(tensor)
         self.requires_grad = tensor.requires_grad
         self.gradient = tensor.grad if tensor.is_leaf else None
         self.gradient_content = None if self.gradient is None else self.gradient.detach().clone()
@@ -51,8 +51,6 @@ class TensorSnapshot:
             target = tensor.detach()
         if target is not None and not self.content.held_by(target) and not self.content.put_into(target):
             tensor.data = self.content.copied()  # its memory was resized, or it was cast
-        if self.alone:
-            known_to_hold(tensor, self.content)
         if tensor.is_leaf:
             tensor.requires_grad_(self.requires_grad)
             tensor.grad = self.gradient
@@ -70,21 +68,24 @@ class Snapshot:
     torch's, NumPy's and Python's own classes that are none of these, in datasets, closures and globals.
 
     The content is copied, not trusted to version counters: ``.data`` and native kernels change memory without
-    counting. The copy is kept with the tensor (:mod:`models.contents`): later snapshots take it again. So the cost is
-    one copy of the parameters in all, and one comparison each time when they are put back.
+    counting. With the same ``contents`` later snapshots take the copy again, if the tensor holds the same bits. So the
+    cost is one copy of the parameters in all, and two comparisons each time.
+
+    Args:
+        roots: what to look through.
+        contents: copies of earlier snapshots; None: there are none.
     """
 
-    def __init__(self, *roots: Any) -> None:
+    def __init__(self, *roots: Any, contents: Contents | None = None) -> None:
         self.attributes: list[tuple[dict[str, Any], dict[str, Any]]] = []
         self.slots: list[_Slot] = []
         self.containers: list[tuple[Any, Any]] = []
         self.tensors: dict[int, TensorSnapshot] = {}
         self.states: list[tuple[Callable[[Any], Any], Any]] = []
-        values = [value for _, value in reachable({str(index): root for index, root in enumerate(roots)})]
-        alone = sole_owners(value for value in values if isinstance(value, torch.Tensor))
-        for value in values:
+        contents = contents or Contents()
+        for _, value in reachable({str(index): root for index, root in enumerate(roots)}):
             if isinstance(value, torch.Tensor):
-                self.tensors[id(value)] = TensorSnapshot(value, alone=id(value) in alone)
+                self.tensors[id(value)] = TensorSnapshot(value, contents)
             elif isinstance(value, torch.Generator):
                 self.states.append((value.set_state, value.get_state()))
             elif isinstance(value, random.Random):

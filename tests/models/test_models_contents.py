@@ -1,11 +1,14 @@
 """Copies of what tensors hold that later snapshots take again."""
 
+import gc
+import weakref
+
 import pytest
 import torch
 from torch import nn
 
 from inductor_debug.models.case import Case
-from inductor_debug.models.contents import Content, content_of, same_bits
+from inductor_debug.models.contents import Content, Contents, same_bits
 from inductor_debug.models.snapshot import Snapshot
 
 
@@ -16,60 +19,64 @@ def holding(*values: float) -> nn.Module:
 
 
 def test_a_later_snapshot_takes_the_copy_of_an_earlier_one() -> None:
-    module = holding(1.0, 2.0)
-    first = Snapshot(module)
+    module, contents = holding(1.0, 2.0), Contents()
+    first = Snapshot(module, contents=contents)
     first.restore()
-    assert Snapshot(module).of(module.weight).content is first.of(module.weight).content
+    assert Snapshot(module, contents=contents).of(module.weight).content is first.of(module.weight).content
+    assert Snapshot(module).of(module.weight).content is not first.of(module.weight).content
 
 
-def test_what_torch_wrote_in_between_is_copied_anew() -> None:
-    module = holding(1.0, 2.0)
-    Snapshot(module).restore()
-    with torch.no_grad():
-        module.weight.mul_(3)
-    later = Snapshot(module)
-    with torch.no_grad():
-        module.weight.zero_()
+@pytest.mark.parametrize("past_torch", [False, True])
+def test_what_was_written_in_between_is_copied_anew(past_torch: bool) -> None:
+    module, contents = holding(1.0, 2.0), Contents()
+    Snapshot(module, contents=contents).restore()
+    if past_torch:
+        module.weight.data.mul_(3)  # no version counter of the parameter's sees it
+    else:
+        with torch.no_grad():
+            module.weight.mul_(3)
+    later = Snapshot(module, contents=contents)
+    module.weight.data.zero_()
     later.restore()
     assert module.weight.tolist() == [3.0, 6.0]
 
 
-def test_other_memory_in_a_tensors_place_is_copied_anew() -> None:
-    module = holding(1.0, 2.0)
-    Snapshot(module).restore()
-    module.weight.data = torch.tensor([5.0, 6.0])
-    later = Snapshot(module)
-    module.weight.data.zero_()
-    later.restore()
-    assert module.weight.tolist() == [5.0, 6.0]
+def test_weights_that_their_user_changes_between_two_runs_stay_changed() -> None:
+    case = Case.of(nn.Linear(3, 2), (torch.ones(4, 3),))
+    case.run()
+    case.module.weight.data.fill_(0.5)
+    case.module.bias.detach().numpy()[:] = 0.25
+    result = case.run()
+    assert not result.written
+    assert case.module.weight.unique().tolist() == [0.5]
+    assert result.output.unique().tolist() == [1.75]
 
 
-def test_what_is_written_past_torch_is_put_back_by_a_copy_that_is_taken_again() -> None:
-    module = holding(1.0, 2.0)
-    Snapshot(module).restore()
-    again = Snapshot(module)
-    module.weight.detach().numpy()[:] = 7.0  # no version counter sees it
-    assert again.of(module.weight).changed()
-    again.restore()
-    assert module.weight.tolist() == [1.0, 2.0]
-
-
-def test_tensors_that_share_memory_are_copied_each_time() -> None:
-    module = holding(1.0, 2.0)
+def test_tensors_that_share_memory_are_put_back() -> None:
+    module, contents = holding(1.0, 2.0), Contents()
     module.tail = module.weight.data[1:]  # a version counter of its own
-    Snapshot(module).restore()
+    Snapshot(module, contents=contents).restore()
     with torch.no_grad():
         module.weight.mul_(3)
-    later = Snapshot(module)
+    later = Snapshot(module, contents=contents)
     module.weight.data.zero_()
     later.restore()
     assert module.weight.tolist() == [3.0, 6.0]
     assert module.tail.tolist() == [6.0]
 
 
+def test_no_copy_outlives_the_case() -> None:
+    module = nn.Linear(3, 2)
+    case = Case.of(module, (torch.ones(4, 3),))
+    case.run()
+    values = weakref.ref(case.contents.of(module.weight).values)
+    del case
+    gc.collect()
+    assert values() is None
+
+
 def test_memory_that_was_resized_comes_back_without_being_the_copy() -> None:
     module = holding(1.0, 2.0)
-    Snapshot(module).restore()
     later = Snapshot(module)
     module.weight.untyped_storage().resize_(0)
     later.restore()
@@ -82,8 +89,8 @@ def test_gold_takes_no_copy_of_what_it_was_cast_from() -> None:
     case = Case.of(nn.Linear(3, 2), (torch.randn(4, 3),))
     case.run()
     gold = case.to_gold()
-    content = content_of(gold.module.weight)
-    assert content.values is content_of(case.module.weight).values
+    content = gold.contents.of(gold.module.weight)
+    assert content.values is case.contents.of(case.module.weight).values
     assert torch.equal(content.copied(), case.module.weight.double())
 
 
@@ -92,7 +99,7 @@ def test_gold_takes_copies_where_the_case_was_never_run() -> None:
     with torch.no_grad():
         gold = case.to_gold()
         case.module.weight.zero_()
-    assert torch.equal(content_of(gold.module.weight).copied(), gold.module.weight)
+    assert torch.equal(gold.contents.of(gold.module.weight).copied(), gold.module.weight)
 
 
 def test_what_gold_writes_is_told_and_put_back() -> None:
