@@ -49,7 +49,7 @@ SIDES = {"reference": "eager", "test": "inductor"}
 MEASURES = {"wall_ms": "median_ms", "events_ms": "device_ms", "peak_bytes": "peak_memory_bytes"}
 """The script's figure → the pipeline's."""
 JUDGED = ("ratio_wall_quartile", "ratio_events_quartile", "ratio_peak_bytes")
-TIMES = re.compile(r"sampling process (\d+) of \d+ times both sides")
+TIMES = re.compile(r"sampling process (\d+) times both sides")
 
 
 @dataclass
