@@ -68,12 +68,16 @@ class TensorNoise(Leaf):
 
 @dataclass(frozen=True)
 class DiscreteNoise(Leaf):
-    """The same of integers and bools: see :class:`stages.kerneldiff.discrete_outputs.DiscreteOutput`."""
+    """The same of integers and bools: see :class:`stages.kerneldiff.discrete_outputs.DiscreteOutput`.
 
-    draws: int
-    differing: int
-    squares: float
-    maximum: float
+    Attributes:
+        counts: of each run, the elements that differ from gold's.
+        rms, maximum: of each run's distance.
+    """
+
+    counts: list[int]
+    rms: list[float]
+    maximum: list[float]
 
 
 AnyNoise = TensorNoise | DiscreteNoise

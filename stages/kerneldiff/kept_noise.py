@@ -26,7 +26,8 @@ from inductor_debug.stages.sides.rounded import rounded_reference
 class KeptNoise:
     """What references that round otherwise tell of every tensor, see :mod:`stages.kerneldiff.other_rounding`.
 
-    A row is judged by all of them, not by as few as would excuse it.
+    A row is excused by as few of them as do it, as :func:`stages.kerneldiff.other_rounding.judged` goes on only while
+    it is a defect, so that both give one verdict.
 
     Attributes:
         gold: results.
@@ -103,8 +104,8 @@ class KeptNoise:
         jumps = {}
         for (kind, place), item in self.items.items():
             if isinstance(item, DiscreteOutput):
-                counted = item.draws, item.differing, item.squares, item.maximum
-                records += [DiscreteNoise(kind, place, *counted)] * bool(item.draws)
+                if item.noise:
+                    records.append(DiscreteNoise(kind, place, *(list(part) for part in zip(*item.noise, strict=True))))
             elif len(item.noise) > 1:
                 rms, maximum = (list(part) for part in zip(*item.noise, strict=True))
                 records.append(TensorNoise(kind, place, rms, maximum, item.jump_rms, item.jump_max, item.gain))
@@ -128,6 +129,8 @@ class KeptNoise:
                 continue
             if isinstance(item, RoundingFloor) and isinstance(own, RoundingFloor):
                 item = replace(item, factor=own.factor, noise=[*own.noise, *item.noise[1:]])
+                shorter = (replace(item, noise=item.noise[:runs]) for runs in range(2, len(item.noise)))
+                item = next((some for some in shorter if some.explains(row)), item)
             yield index, item.judged(row, test.get(row.kind, {}).get(row.path))
 
 
@@ -152,8 +155,8 @@ def _restored(
 ) -> RoundingFloor | DiscreteOutput:
     ideal = gold[record.kind][record.path]
     if isinstance(record, DiscreteNoise):
-        counted = record.draws, record.differing, record.squares, record.maximum
-        return DiscreteOutput(record.kind, record.path, ideal, factor, *counted)
+        noise = list(zip(record.counts, record.rms, record.maximum, strict=True))
+        return DiscreteOutput(record.kind, record.path, ideal, factor, noise)
     apart = jumps.get(f"{record.kind}/{record.path}")
     return RoundingFloor(
         record.kind, record.path, widen(ideal), factor, list(zip(record.rms, record.maximum, strict=True)),

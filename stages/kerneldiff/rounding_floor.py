@@ -83,6 +83,10 @@ class RoundingFloor:
         least = min(rms for rms, _ in self.noise)
         return self.jumped or any(rms > self.factor * least for rms, _ in self.noise)
 
+    def explains(self, row: TensorComparison) -> bool:
+        """Whether the noise alone is as large as a row's error."""
+        return self._ratio(row)[0] <= self.factor
+
     def judged(self, row: TensorComparison, test: object) -> Judgement:
         """The verdict on a row of this tensor that its own floor made a defect.
 
@@ -93,7 +97,7 @@ class RoundingFloor:
         if len(self.noise) == 1 or row.error_rms is None or row.error_max is None:
             return row.judgement
         rms, maximum = self.floors()
-        ratio, bound = over_floors(row.error_rms, row.error_max, rms, maximum)
+        ratio, bound = self._ratio(row)
         told = f"{ratio:.3g} times that of {len(self.noise)} runs that round otherwise, sums as plain loops"
         if ratio <= self.factor:
             return replace(
@@ -109,6 +113,12 @@ class RoundingFloor:
             )
         excused = self._excused(row, test, rms, maximum)
         return excused or replace(row.judgement, message=f"{row.message}; {told}", reason=Reason.OTHER_ROUNDING)
+
+    def _ratio(self, row: TensorComparison) -> tuple[float, str]:
+        """A row's error over the floors, and the bound that it belongs to."""
+        if row.error_rms is None or row.error_max is None:
+            return math.inf, row.bound
+        return over_floors(row.error_rms, row.error_max, *self.floors())
 
     def _excused(self, row: TensorComparison, test: object, rms: float, maximum: float) -> Judgement | None:
         """The verdict where the error is at most ``factor`` times the largest jump, of gold's or of a run's.

@@ -199,10 +199,11 @@ class Baseline:
             known = f"{item.kind}/{item.path}" in left
             left.discard(f"{item.kind}/{item.path}")  # each once
             if isinstance(item, DiscreteNoise):
-                right = item.draws > 0 and min(item.differing, item.squares, item.maximum) >= 0
+                runs, others = len(item.counts), [float(min(item.counts, default=-1))]
             else:
-                numbers = *item.rms, *item.maximum, item.jump_rms, item.jump_max, item.gain
-                right = 0 < len(item.rms) == len(item.maximum) and min(numbers) >= 0
+                runs, others = len(item.rms), [item.jump_rms, item.jump_max, item.gain]
+            right = 0 < runs == len(item.rms) == len(item.maximum)
+            right = right and min(*others, *item.rms, *item.maximum) >= 0
             if not known or not right:
                 raise _damaged(self.run, f"{FILE} has a noise of {item.kind} {item.path} that no run gives")
         jumps = self._load(f"{JUMPS}.safetensors") if f"{JUMPS}.safetensors" in self.about.files else {}

@@ -12,6 +12,7 @@ from written_state import Base, Scaled, compared, verdict_of
 
 from inductor_debug.models.case import Case
 from inductor_debug.stages.kerneldiff import other_rounding
+from inductor_debug.stages.kerneldiff.discrete_outputs import DiscreteOutput
 from inductor_debug.stages.kerneldiff.reviews import decide
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.records import TensorComparison
@@ -87,6 +88,20 @@ def test_other_integers_are_a_defect(last: str, dtype: torch.dtype) -> None:
     for values in wrong:
         row = judged(case, {"output": {"output": values}}, draws=3)
         assert row.verdict == "defect", row.message
+
+
+@pytest.mark.parametrize("place", range(6))
+def test_a_tie_that_one_run_of_several_crosses_is_no_defect(place: int) -> None:
+    gold = torch.zeros(1000, dtype=torch.int64)
+    crossed, many = gold.clone(), gold.clone()
+    crossed[7], many[:5] = 1, 1
+    found = DiscreteOutput("output", "output", gold, factor=4.0)
+    for number in range(6):
+        found.add(crossed if number == place else gold)
+    for test, verdict in ((crossed, "within_floor"), (many, "defect")):
+        difference = KernelDiff()
+        (row,) = difference.compare_leaves({"output": gold}, {"output": test}, {"output": gold}, kind="output")
+        assert row.verdict == "defect" and found.judged(row, test).verdict == verdict
 
 
 def test_how_many_may_be_wrong_is_the_rows_resolution() -> None:
