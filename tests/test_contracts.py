@@ -262,3 +262,13 @@ def test_public_functions_of_four_parameters_say_what_each_is() -> None:
             if unnamed:
                 silent.append(f"{module}.{name}: {', '.join(unnamed)}")
     assert not silent, "\n".join(silent)
+
+
+@pytest.mark.parametrize("folder", ["performance", "trials"])
+def test_scripts_that_no_test_runs_take_from_each_other_what_is_there(folder: str) -> None:
+    for path in (ROOT / "tests" / folder).glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            other = path.with_name(f"{node.module}.py") if isinstance(node, ast.ImportFrom) else path
+            if isinstance(node, ast.ImportFrom) and not node.level and other.exists():
+                bound = set(compile(other.read_text(encoding="utf-8"), str(other), "exec").co_names)
+                assert {alias.name for alias in node.names} <= bound, f"{path.name} takes from {other.name}"

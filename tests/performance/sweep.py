@@ -4,13 +4,12 @@ Usage: ``python tests/performance/sweep.py [WORD …]``, by default of full BERT
 sweeps over alignments that are new to it run, of three and of eleven values, with the same cache.
 """
 
-import os
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-from ratio import cpu_seconds
+from ratio import Cost, measured
 
 FIRST, THREE, ELEVEN = (8,), (16, 32, 64), (128, 256, 24, 40, 48, 56, 72, 80, 96, 104, 112)
 
@@ -21,7 +20,10 @@ def sweep(words: list[str], values: tuple[int, ...], folder: Path) -> float:
         *(sys.executable, "-P", "-m", "inductor_debug.pipeline", *words, "accel=warn16", "--multirun"),
         *(f"accel.alignment={','.join(map(str, values))}", f"runner.cache_dir={folder}/cache"),
     ]
-    return cpu_seconds(command, folder, dict(os.environ))
+    cost = Cost()
+    with measured(cost):
+        subprocess.run(command, cwd=folder, check=True)
+    return cost.cpu_s
 
 
 def main() -> None:

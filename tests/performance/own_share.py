@@ -1,0 +1,129 @@
+"""Samples of CPU time, told apart: this tool's own, and that of torch and the model.
+
+:func:`start` is called in every Python process of a run (``growing_run.py`` puts a ``sitecustomize`` on the path). At
+each tick of the process's CPU clock the time since the tick before goes to what the main thread's stack says, so that
+a long call into C counts whole. Nothing of the tool is imported or changed.
+
+Reading a stack from its outermost frame on: what the tool calls of the model, of torch.nn, autograd, Dynamo,
+AOTAutograd or TorchInductor is not its own. A frame of the tool within (a hook) is its own again, and so is all that
+it calls, except where it only passes a call on (``PASSES``, whose own lines therefore count nowhere).
+"""
+
+import atexit
+import json
+import os
+import signal
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from types import FrameType
+
+TICK_S = 0.005
+WRITE_S = 1.0
+OWN, OTHER = "own", "other"
+PASSES = {
+    "CompiledCase._counted.<locals>.compiler",
+    "CompiledCase._counted.<locals>.compiler.<locals>.<lambda>",
+    "LoadingCompiler.__call__",
+    "RecordingCompiler.__call__",
+    "RecordingCompiler._inner_compile",
+    "Watch._calling.<locals>.call",
+    "Watch.watched",
+    "_Recorder.__call__",
+    "_noting.<locals>.noting",
+    "_recorded_joint.<locals>.passes",
+    "graphs_stored.<locals>.key_of",
+}
+"""Functions of the tool that torch calls and that call torch's own in its place."""
+
+_TOOL = f"{os.sep}inductor_debug{os.sep}"
+_PACKAGES = ("_dynamo", "_inductor", "_functorch", "nn", "autograd", "optim")
+_TORCH = [f"{os.sep}torch{os.sep}{name}{os.sep}" for name in _PACKAGES]
+_RUNS_A_STAGE = "_run_stage"
+
+
+class Sampler:
+    """Seconds by stage, part and function of this process, in a file of its own.
+
+    Args:
+        folder: where the file is.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.begin()
+
+    def begin(self) -> None:
+        """Begin with nothing, in this process."""
+        self.seconds: Counter[tuple[str, str, str]] = Counter()
+        self.peaks: dict[str, int] = {}
+        self.parts: dict[str, str] = {}
+        self.clock, self.written = time.process_time(), time.monotonic()
+        signal.signal(signal.SIGPROF, self.tick)
+        signal.setitimer(signal.ITIMER_PROF, TICK_S, TICK_S)
+
+    def end(self) -> None:
+        """Take no more samples."""
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        self.write()
+
+    def tick(self, _: int, frame: FrameType | None) -> None:
+        """Give the time since the last tick to where the main thread is."""
+        stage, part, function = self.place(frame)
+        now = time.process_time()
+        self.seconds[stage, part, function] += now - self.clock
+        pages = int(Path("/proc/self/statm").read_bytes().split()[1])
+        self.peaks[stage] = max(self.peaks.get(stage, 0), pages * 4096)
+        if time.monotonic() - self.written > WRITE_S:
+            self.write()
+        self.clock = time.process_time()
+
+    def place(self, frame: FrameType | None) -> tuple[str, str, str]:
+        """Stage, part and the tool's innermost function of a stack."""
+        frames = []
+        while frame is not None:
+            frames.append(frame)
+            frame = frame.f_back
+        stage, part, function, hook = "pipeline", OWN, "", False
+        for frame in reversed(frames):
+            code = frame.f_code
+            kind = self.kind(code.co_filename)
+            if kind == OWN:
+                file = code.co_filename.partition(_TOOL)[2]
+                if code.co_name == _RUNS_A_STAGE:
+                    stage = str(frame.f_locals.get("name", stage))
+                elif not function and file.startswith("stages"):  # a process of a stage's own
+                    stage = file.split(os.sep)[1]
+                if part == OTHER and code.co_qualname in PASSES:
+                    continue
+                hook = hook or part == OTHER
+                part, function = OWN, f"{file}:{code.co_qualname}"
+            elif kind == OTHER and not hook:
+                part = OTHER
+        return stage, part, function
+
+    def kind(self, file: str) -> str:
+        """What code of a file belongs to; empty: to what calls it."""
+        if file not in self.parts:
+            self.parts[file] = (
+                OWN if _TOOL in file
+                else OTHER if any(name in file for name in _TORCH) or file.endswith("growing_models.py")
+                else ""
+            )  # fmt: skip
+        return self.parts[file]
+
+    def write(self) -> None:
+        """Write the file anew."""
+        self.written = time.monotonic()
+        rows = [[*place, seconds] for place, seconds in self.seconds.items()]
+        path = self.folder / f"{os.getpid()}.json"
+        path.with_suffix(".new").write_text(json.dumps({"rows": rows, "peaks": self.peaks, "argv": sys.argv}))
+        path.with_suffix(".new").replace(path)
+
+
+def start(folder: Path) -> None:
+    """Sample this process, and those forked from it."""
+    sampler = Sampler(folder)
+    os.register_at_fork(after_in_child=sampler.begin)
+    atexit.register(sampler.end)
