@@ -99,15 +99,23 @@ def _file_content(path: str, *_: int) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@functools.cache
 def own_source() -> str:
-    """SHA-256 of this package's files: any may change what a stage does."""
-    root, found = Path(inductor_debug.__file__).resolve().parent, hashlib.sha256()
+    """SHA-256 of this package's files: any may change what a stage does. Read once in each state of them."""
+    root, found = Path(inductor_debug.__file__).resolve().parent, []
     for folder, folders, names in os.walk(root, followlinks=True):
         folders[:] = sorted(name for name in folders if name not in ("__pycache__", "conf"))
         for name in sorted(names):
-            found.update(f"{folder}/{name}".removeprefix(str(root)).encode())
-            found.update((Path(folder) / name).read_bytes())
+            state = os.stat(f"{folder}/{name}")
+            found.append((f"{folder}/{name}", state.st_mtime_ns, state.st_size))
+    return _source_digest(str(root), tuple(found))
+
+
+@functools.lru_cache(maxsize=1)
+def _source_digest(root: str, files: tuple[tuple[str, int, int], ...]) -> str:
+    found = hashlib.sha256()
+    for path, _, _ in files:
+        found.update(path.removeprefix(root).encode())
+        found.update(Path(path).read_bytes())
     return found.hexdigest()
 
 

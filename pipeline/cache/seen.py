@@ -100,13 +100,6 @@ class Seen:
         apart = (*_installed(), *_ours(), *self._apart, *_SYSTEM)
         return not path.startswith(apart) and not path.endswith(".pyc")
 
-    def packages(self) -> dict[str, str]:
-        """Name → version of each installed distribution that a module was imported from."""
-        tops = {name.partition(".")[0] for name in list(sys.modules)}
-        tops = {name for name in tops if _is_installed(sys.modules.get(name))}
-        versions = versions_of({name for top in tops for name in distributions().get(top, ())})
-        return {name: version for name, version in versions.items() if version != ABSENT}
-
     def modules(self) -> dict[str, str]:
         """Top-level module that was imported → where Python finds it, if it does without the code's help."""
         names = {name.partition(".")[0] for name in list(sys.modules)} - sys.stdlib_module_names
@@ -178,6 +171,14 @@ def _state() -> tuple[int, ...]:
     return tuple(os.stat(folder).st_mtime_ns for folder in _installed() if os.path.isdir(folder))
 
 
+def imported_packages() -> dict[str, str]:
+    """Name → version of each installed distribution that a module was imported from."""
+    tops = {name.partition(".")[0] for name in list(sys.modules)}
+    tops = {name for name in tops if _is_installed(sys.modules.get(name))}
+    versions = versions_of({name for top in tops for name in distributions().get(top, ())})
+    return {name: version for name, version in versions.items() if version != ABSENT}
+
+
 def versions_of(names: Iterable[str]) -> dict[str, str]:
     """Name → version of distributions, as they are installed; what a package brings inside itself is a part of it."""
     state = _state()
@@ -206,6 +207,9 @@ def _is_users(frame: Any) -> bool:
         if not file.startswith("<frozen") and file != os.__file__:
             break
         frame = frame.f_back
-    return (
-        frame is not None and os.path.isabs(file) and not os.path.realpath(file).startswith((*_installed(), *_ours()))
-    )
+    return frame is not None and _is_users_file(file)
+
+
+@functools.cache
+def _is_users_file(file: str) -> bool:
+    return os.path.isabs(file) and not os.path.realpath(file).startswith((*_installed(), *_ours()))

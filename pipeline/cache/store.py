@@ -29,6 +29,11 @@ FOLDER = "stages"
 _ENTRY, _HITS, _NEW = "entry.json", "hits", ".new-"
 _WRITING_S = 3600.0
 """Seconds after which what is being written is taken to be left by a process that was killed."""
+_SIZES = "sizes"
+"""Bytes of all results when they were last measured, and of each that was put since, a line each."""
+_MEASURED = b"="
+_UNMEASURED = 1000
+"""Results after which all are measured again."""
 _LATEST = 20
 """Entries that are looked at for the one that is most like what is missing."""
 
@@ -126,10 +131,13 @@ class Cache:
                 json.dump(jsonable(entry), file)
                 file.flush()
                 os.fsync(file.fileno())
+            nbytes = sum(item.stat().st_size for item in writing.iterdir())
             place.parent.mkdir(exist_ok=True)
             os.rename(writing, place)
         finally:
             shutil.rmtree(writing, ignore_errors=True)
+        with (self.root / _SIZES).open("ab") as sizes:
+            sizes.write(b"%d\n" % nbytes)
 
     def give(self, path: Path, entry: Entry, directory: RunDirectory) -> str:
         """Put an entry's files into a run's directory; why not, where one of them is gone or damaged."""
@@ -158,6 +166,18 @@ class Cache:
                  for path in _folders(key)]  # fmt: skip
         return sorted((item for item in found if item is not None), key=lambda item: item.used)
 
+    def hold(self, limit: int | None) -> None:
+        """Prune to a size in all where the results may exceed it, by what was put since all were last measured.
+
+        Args:
+            limit: see :meth:`prune`.
+        """
+        sizes = (self.root / _SIZES).read_bytes().split() if (self.root / _SIZES).is_file() else []
+        numbers = [size.removeprefix(_MEASURED) for size in sizes]
+        known = sizes and sizes[0].startswith(_MEASURED) and all(map(bytes.isdigit, numbers))
+        if limit is not None and not (known and len(sizes) <= _UNMEASURED and sum(map(int, numbers)) <= limit):
+            self.prune(limit=limit)
+
     def prune(self, *, older_than_s: float | None = None, limit: int | None = None) -> list[Kept]:
         """Remove results that were not used for so long, and the longest unused ones beyond a size in all.
 
@@ -180,6 +200,8 @@ class Cache:
             for path in stage.glob(f"{_NEW}*"):  # of a process that was killed
                 if now - _mtime(path) > _WRITING_S:
                     shutil.rmtree(path, ignore_errors=True)
+        if self.root.is_dir():
+            (self.root / _SIZES).write_bytes(b"%b%d\n" % (_MEASURED, total))
         return removed
 
 

@@ -1,5 +1,6 @@
 """``manifest.json``: what ran, on what, with what, and what it left, with a digest of what must repeat."""
 
+import functools
 import os
 import platform
 import subprocess
@@ -21,7 +22,7 @@ from inductor_debug.pipeline.directory.records import (
 )
 from inductor_debug.pipeline.directory.rundir import RunDirectory
 from inductor_debug.stages.artifacts.records import StageRecord
-from inductor_debug.stages.backends.plugins import adding_distributions
+from inductor_debug.stages.backends.plugins import adding_distributions, packages_state
 from inductor_debug.stages.settings import Settings
 
 SCHEMA = 1
@@ -54,8 +55,13 @@ def describe_machine() -> Machine:
 def installed_versions() -> dict[str, str | None]:
     """Versions of Python, of what is installed here and of packages that add an adapter.
 
-    Read from the packages' metadata, without importing them.
+    Read from the packages' metadata, without importing them, once in each state of the folders that hold them.
     """
+    return dict(_versions(packages_state()))
+
+
+@functools.lru_cache(maxsize=2)
+def _versions(_: tuple[tuple[str, int], ...]) -> dict[str, str | None]:
     versions: dict[str, str | None] = {"python": platform.python_version()}
     for name in (*DISTRIBUTIONS, *adding_distributions()):
         try:

@@ -4,8 +4,9 @@ import copy
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
-from hydra._internal.config_repository import ConfigRepository
+from hydra._internal.config_repository import ConfigRepository, IConfigRepository
 from hydra.core.config_search_path import ConfigSearchPath
+from hydra.core.default_element import ResultDefault
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 
@@ -48,6 +49,7 @@ class ComposedOnce(ConfigLoaderImpl):
         super().__init__(config_search_path=config_search_path)
         self.repository = ReadOnce(config_search_path=config_search_path)
         self._kept: dict[tuple[str, ...], list[DictConfig]] = {}
+        self._merged: tuple[Any, DictConfig] | None = None
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
         typed: Any = OmegaConf.to_container(master_config.hydra.overrides.hydra)  # may hold what no text is yet
@@ -59,5 +61,12 @@ class ComposedOnce(ConfigLoaderImpl):
             self._kept[key] = [copy.deepcopy(composed)] * _USES
         return composed
 
+    def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
+        """The files merged, before values are set on them: jobs that differ in values alone have one such."""
+        key = [vars(default) for default in defaults], [str(source) for source in repo.get_sources()]
+        if self._merged is None or self._merged[0] != key:
+            self._merged = copy.deepcopy(key), super()._compose_config_from_defaults_list(defaults, repo)
+        return copy.deepcopy(self._merged[1])
+
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_kept": {}}
+        return self.__dict__ | {"_kept": {}, "_merged": None}

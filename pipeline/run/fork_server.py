@@ -18,9 +18,11 @@ import warnings
 from collections.abc import Iterable
 from typing import Any
 
-from inductor_debug.pipeline.cache.seen import distributions
+from inductor_debug.pipeline.cache.key import own_source
+from inductor_debug.pipeline.cache.seen import imported_packages
 from inductor_debug.pipeline.run import guard, worker
 from inductor_debug.pipeline.run.forking import HEAD
+from inductor_debug.stages.backends.plugins import adds_devices
 from inductor_debug.stages.process_end import leave
 from inductor_debug.stages.registry import declared, is_ours
 
@@ -31,7 +33,6 @@ def serve(connection: socket.socket) -> None:
     """Fork a worker for each request, one at a time, and tell how it ended."""
     light = [stage for stage in declared().values() if is_ours(stage) and not stage.uses_torch]
     _import(["pandas", *(stage.stage.partition(":")[0] for stage in light)])
-    distributions()  # which reads all packages' metadata
     while True:
         received = _receive(connection)
         if received is None:
@@ -51,6 +52,7 @@ def serve(connection: socket.socket) -> None:
 def _import(modules: Iterable[str]) -> None:
     for name in modules:
         importlib.import_module(name)
+    own_source(), adds_devices(), imported_packages()  # read once here, a worker looks whether anything changed
     gc.freeze()  # or each worker would copy all pages in its first collection
 
 

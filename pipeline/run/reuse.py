@@ -13,7 +13,7 @@ from inductor_debug.models.shapes import reader
 from inductor_debug.models.stored import parse_csv
 from inductor_debug.pipeline.cache.folders import VARIABLES
 from inductor_debug.pipeline.cache.key import content_of, differing, key_of, parts_of
-from inductor_debug.pipeline.cache.seen import Seen, content_of_variable, location_of, versions_of
+from inductor_debug.pipeline.cache.seen import Seen, content_of_variable, imported_packages, location_of, versions_of
 from inductor_debug.pipeline.cache.store import Cache, Entry, entry_of, record_of
 from inductor_debug.pipeline.cache.turns import Turns
 from inductor_debug.pipeline.directory.records import TorchFound
@@ -224,7 +224,7 @@ class Reuse:
                 self.tell(record.name, f"its result is not kept for later runs: {edited[0]} was written while it ran")
                 return
             entry = entry_of(record, self._parts[record.name], self.directory, sources=sources,
-                             packages=self._seen.packages(), variables=self._seen.variables(),
+                             packages=imported_packages(), variables=self._seen.variables(),
                              modules=self._seen.modules(), cwd=self._seen.cwd(),
                              made_by=jsonable(made_by))  # fmt: skip
             self.cache.put(record.key, entry, self.directory)

@@ -250,7 +250,7 @@ class Runner:
         """Hold the cache to its limit, where this run kept anything."""
         kept = any(record.key and not record.cached for record in self.rundir.stage_records().values())
         if self.plan.cache is not None and kept:
-            Cache(Path(self.plan.cache)).prune(limit=self.cache_limit)
+            Cache(Path(self.plan.cache)).hold(self.cache_limit)
 
     def _run_stages(self) -> None:
         if self.options.isolation == "none":

@@ -11,10 +11,13 @@ entry-point group           what it names
 ==========================  =====================================================================================
 """
 
+import functools
 import importlib.util
 import logging
+import os
+import sys
 from collections import defaultdict
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, EntryPoints, entry_points
 from pathlib import Path
 
 from inductor_debug.models.errors import ConfigurationError
@@ -29,10 +32,28 @@ CONF = "inductor_debug.conf"
 DEVICES = "torch.backends"
 
 
+def packages_state() -> tuple[tuple[str, int], ...]:
+    """The folders on Python's path, each with when something was put into it or taken out of it, in ns.
+
+    What packages' metadata says holds for as long as this does.
+    """
+    return tuple((path, os.stat(path).st_mtime_ns) for path in sys.path if os.path.exists(path))
+
+
+def _offered(group: str) -> EntryPoints:
+    """A group's entry points."""
+    return _offered_in(group, packages_state())
+
+
+@functools.lru_cache
+def _offered_in(group: str, _: tuple[tuple[str, int], ...]) -> EntryPoints:
+    return entry_points(group=group)
+
+
 def installed_adapters() -> dict[str, list[EntryPoint]]:
     """Backend name → the entry points that offer it, sorted; names of our own adapters are left out."""
     found: dict[str, list[EntryPoint]] = defaultdict(list)
-    for point in sorted(set(entry_points(group=ADAPTERS)), key=lambda point: (point.name, point.value)):
+    for point in sorted(set(_offered(ADAPTERS)), key=lambda point: (point.name, point.value)):
         if point.name in BUILT_IN:
             log.warning(
                 "%s offers a backend called %s, which is one of ours; it is reached as backend._target_=%s",
@@ -46,7 +67,7 @@ def installed_adapters() -> dict[str, list[EntryPoint]]:
 def installed_stages() -> dict[str, list[EntryPoint]]:
     """Stage name → the entry points that offer it, sorted."""
     found: dict[str, list[EntryPoint]] = defaultdict(list)
-    for point in sorted(set(entry_points(group=STAGES)), key=lambda point: (point.name, point.value)):
+    for point in sorted(set(_offered(STAGES)), key=lambda point: (point.name, point.value)):
         found[point.name].append(point)
     return dict(found)
 
@@ -74,7 +95,7 @@ def distribution(point: EntryPoint) -> str:
 
 def adding_distributions() -> list[str]:
     """Names of the installed packages that add an adapter, a stage or a metric, for a run's record."""
-    points = (point for group in (ADAPTERS, STAGES, METRICS) for point in entry_points(group=group))
+    points = (point for group in (ADAPTERS, STAGES, METRICS) for point in _offered(group))
     return sorted({point.dist.name for point in points if point.dist is not None})
 
 
@@ -85,7 +106,7 @@ def conf_folders() -> list[Path]:
     with a warning.
     """
     folders = []
-    for point in sorted(set(entry_points(group=CONF)), key=lambda point: (point.name, point.value)):
+    for point in sorted(set(_offered(CONF)), key=lambda point: (point.name, point.value)):
         top, *inner = point.value.split(".")
         spec = importlib.util.find_spec(top)
         places = [Path(place).joinpath(*inner) for place in (spec.submodule_search_locations or [])] if spec else []
@@ -98,4 +119,4 @@ def conf_folders() -> list[Path]:
 
 def adds_devices() -> bool:
     """Whether a package may make a device known to torch when torch is imported."""
-    return bool(entry_points(group=DEVICES))
+    return bool(_offered(DEVICES))

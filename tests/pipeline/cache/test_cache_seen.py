@@ -12,14 +12,14 @@ from inductor_debug.pipeline.cache.key import ABSENT
 
 PROGRAM = """
 import json, os, sys
-from inductor_debug.pipeline.cache.seen import Seen
+from inductor_debug.pipeline.cache.seen import Seen, imported_packages
 seen = Seen([{apart!r}])
 sys.path.insert(0, {folder!r})
 import mine
 mine.build()
 import filelock
 sys.path[:] = [path for path in sys.path if path != {folder!r}]
-print(json.dumps([seen.files(), seen.packages(), seen.variables(), seen.modules(), seen.cwd()]))
+print(json.dumps([seen.files(), imported_packages(), seen.variables(), seen.modules(), seen.cwd()]))
 os.chdir({folder!r})
 open("mine.py").read()
 print(json.dumps(seen.cwd()))

@@ -6,6 +6,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from inductor_debug.pipeline.cache.key import differing
 from inductor_debug.pipeline.cache.store import Cache, Entry, entry_of, record_of
 from inductor_debug.pipeline.directory.rundir import RunDirectory
@@ -129,6 +131,29 @@ def test_pruning_removes_the_longest_unused_first(tmp_path: Path) -> None:
     assert len(cache.prune(older_than_s=0)) == 1
     assert not list((tmp_path / "cache").rglob("*.file"))
     assert (tmp_path / "3/capture/a.txt").read_text() == "3" * 1000  # the run's own files stay
+
+
+def test_all_results_are_measured_only_where_they_may_exceed_the_limit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache, measured, kept_now = Cache(tmp_path / "cache"), [], Cache.kept
+    monkeypatch.setattr(Cache, "kept", lambda self: measured.append(len(found := kept_now(self))) or found)
+    kept(cache, tmp_path / "0")
+    (nbytes,) = (item.nbytes for item in kept_now(cache))
+    limit = 4 * nbytes + nbytes // 2
+    for number in range(1, 4):
+        cache.hold(limit)
+        kept(cache, tmp_path / str(number))
+    cache.hold(limit)
+    assert measured == [1], "of what it did not put itself it can't know"
+    kept(cache, tmp_path / "4")
+    cache.hold(limit)
+    assert measured == [1, 5] and len(kept_now(cache)) == 4
+    cache.hold(limit)
+    assert measured == [1, 5]
+    (tmp_path / "cache/stages/sizes").write_bytes(b"torn")
+    cache.hold(limit)
+    assert measured == [1, 5, 4]
 
 
 def test_what_differs_is_told_by_name_and_what_a_stage_follows_last() -> None:
