@@ -11,6 +11,9 @@ from inductor_debug.stages.graphs.sources import SourceFinder
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.inductor_nodes import PostGradNode
 
+MOST = 100
+"""Captured nodes that may be named for one post-grad node."""
+
 
 def map_nodes(
     nodes: "Sequence[PostGradNode]", captured: Sequence[GraphRecord], finder: SourceFinder
@@ -20,7 +23,7 @@ def map_nodes(
     Lower's graph and capture's are traced apart and with different decompositions, so names and autograd's sequence
     numbers differ. What both know is the operation before decomposition, the line and the module. Within one such
     group the k-th operation of one graph is the k-th of the other; where their numbers differ, all of the group are
-    named.
+    named, unless they are more than ``MOST``: that would say nothing, and take the square of their number.
 
     Args:
         captured: the captured graph of the same id first, others (a forward recomputed in a backward) after it.
@@ -35,7 +38,7 @@ def map_nodes(
         line = lines[node.name]
         found, by = next(filter(None, (group.captured(node, line) for group in groups)), []), "operation"
         if not found and line is not None:
-            found, by = _first_graph(by_line.get(_place(line), [])), "line"
+            found, by = _named(by_line.get(_place(line), [])), "line"
         records.append(
             MappedNode(
                 node.name,
@@ -69,7 +72,9 @@ class _Groups:
         self.counts: dict[Key, int] = {}
         for graph in captured:
             for node in _calls(graph):
-                self.members[self._key(node.target, node.source, node.module)].append((graph.id, node.name))
+                members = self.members[self._key(node.target, node.source, node.module)]
+                if not members or members[0][0] == graph.id:
+                    members.append((graph.id, node.name))
 
     def _key(self, operation: str, line: SourceLine | None, module: str) -> Key:
         return operation, _place(line), module if self.by_module else ""
@@ -88,8 +93,8 @@ class _Groups:
     def captured(self, node: "PostGradNode", line: SourceLine | None) -> list[Place]:
         """The captured node that a post-grad node came from, or all that it may have come from."""
         key = self._key_of(node, line)
-        pairs = _first_graph(self.members.get(key, []))
-        return [pairs[self.ordinals[node.name]]] if pairs and len(pairs) == self.counts[key] else pairs
+        pairs = self.members.get(key, [])
+        return [pairs[self.ordinals[node.name]]] if pairs and len(pairs) == self.counts[key] else _named(pairs)
 
 
 def _by_line(captured: Sequence[GraphRecord]) -> dict[str, list[Place]]:
@@ -97,7 +102,9 @@ def _by_line(captured: Sequence[GraphRecord]) -> dict[str, list[Place]]:
     for graph in captured:
         for node in _calls(graph):
             if node.source is not None:
-                found[str(node.source)].append((graph.id, node.name))
+                members = found[str(node.source)]
+                if not members or members[0][0] == graph.id:
+                    members.append((graph.id, node.name))
     return found
 
 
@@ -105,5 +112,5 @@ def _calls(graph: GraphRecord) -> Iterable[NodeRecord]:
     return (node for node in graph.nodes if node.is_call)
 
 
-def _first_graph(pairs: list[Place]) -> list[Place]:
-    return [pair for pair in pairs if pair[0] == pairs[0][0]]
+def _named(pairs: list[Place]) -> list[Place]:
+    return pairs if len(pairs) <= MOST else []

@@ -168,6 +168,7 @@ def _assign(nodes: "list[ScheduledNode]", launches: list[Launch]) -> None:
     which works in place of another's result.
     """
     makers: dict[str, Launch] = {}
+    given, reused = _by_buffer(launches, "given"), _by_buffer(launches, "reused")
     for node in nodes:
         if node.kind == "nop":
             continue
@@ -178,19 +179,27 @@ def _assign(nodes: "list[ScheduledNode]", launches: list[Launch]) -> None:
                 makers |= dict.fromkeys(node.writes, maker)
             continue
         origins = set(node.origins)
-        for written, places in ((node.writes, "given"), (node.mutates, "given"), (node.writes, "reused")):
+        for written, places in ((node.writes, given), (node.mutates, given), (node.writes, reused)):
             fitting = (
-                launch
-                for launch in launches
-                if _fits(launch, node)
-                and not set(written).isdisjoint(getattr(launch, places))
-                and (not launch.nodes or not origins.isdisjoint(launch.nodes))
+                launches[number]
+                for number in sorted({number for name in written for number in places.get(name, ())})
+                if _fits(launches[number], node)
+                and (not launches[number].nodes or not origins.isdisjoint(launches[number].nodes))
             )
             launch = next(fitting, None)
             if launch is not None:
                 launch.scheduled.append(node)
                 makers |= dict.fromkeys(node.writes, launch)
                 break
+
+
+def _by_buffer(launches: list[Launch], places: str) -> dict[str, list[int]]:
+    """Buffer → the numbers of the launches that have it in their field ``places``."""
+    found: dict[str, list[int]] = defaultdict(list)
+    for number, launch in enumerate(launches):
+        for name in getattr(launch, places):
+            found[name].append(number)
+    return found
 
 
 def _recorded(lowered: "LoweredGraph", generated: Collection[str]) -> list[Launch]:

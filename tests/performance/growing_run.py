@@ -1,8 +1,8 @@
-"""How each stage's own CPU time and memory grow over whole runs: a chain and a wide graph of 100 to 20,000 nodes.
+"""How each stage's own user time and memory grow over whole runs: a chain and a wide graph of 100 to 20,000 nodes.
 
 Usage: ``python tests/performance/growing_run.py [KEY=VALUE …] [--shapes chain wide] [--sizes 100 1000 10000 20000]``.
 The wide graph of 20,000 nodes has 5,000 parameters and 2,000 outputs (``growing_models.py``). Each run is a command of
-its own, from empty caches. ``own_share.py`` tells the tool's own CPU time from that of torch and the model; compilers'
+its own, from empty caches. ``own_share.py`` tells the tool's own user time from that of torch and the model; compilers'
 processes count nowhere. For each stage it prints a row a size: seconds of both, the tool's own with the exponent of the
 number of nodes between the size before and this one, and the peak of the process's resident memory, torch's and earlier
 stages' included, above what it was at the first size. ``pipeline`` is what no stage does: composing, building the

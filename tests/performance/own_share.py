@@ -1,19 +1,24 @@
-"""Samples of CPU time, told apart: this tool's own, and that of torch and the model.
+"""Samples of user time, told apart: this tool's own, and that of torch and the model.
 
 :func:`start` is called in every Python process of a run (``growing_run.py`` puts a ``sitecustomize`` on the path). At
-each tick of the process's CPU clock the time since the tick before goes to what the main thread's stack says, so that
-a long call into C counts whole. Nothing of the tool is imported or changed.
+each tick of the process's clock of user time the time since the tick before goes to what the main thread's stack says,
+so that a long call into C counts whole. Nothing of the tool is imported or changed. System time is left out: on a
+virtual machine most of it is the first touch of memory that the host has not given yet.
 
 Reading a stack from its outermost frame on: what the tool calls of the model, of torch.nn, autograd, Dynamo,
 AOTAutograd or TorchInductor is not its own. A frame of the tool within (a hook) is its own again, and so is all that
-it calls, except where it only passes a call on (``PASSES``, whose own lines therefore count nowhere).
+it calls, except where it only passes a call on (``PASSES``, whose own lines therefore count nowhere). Collections of
+garbage are not its own: what they look through is nearly all torch's.
 """
 
 import atexit
+import gc
 import json
 import os
+import resource
 import signal
 import sys
+import threading
 import time
 from collections import Counter
 from pathlib import Path
@@ -43,6 +48,11 @@ _TORCH = [f"{os.sep}torch{os.sep}{name}{os.sep}" for name in _PACKAGES]
 _RUNS_A_STAGE = "_run_stage"
 
 
+def user_seconds() -> float:
+    """User time of this process, all its threads together."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_utime
+
+
 class Sampler:
     """Seconds by stage, part and function of this process, in a file of its own.
 
@@ -51,7 +61,8 @@ class Sampler:
     """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
+        self.folder, self.collecting = folder, False
+        gc.callbacks.append(self.collected)
         self.begin()
 
     def begin(self) -> None:
@@ -59,25 +70,27 @@ class Sampler:
         self.seconds: Counter[tuple[str, str, str]] = Counter()
         self.peaks: dict[str, int] = {}
         self.parts: dict[str, str] = {}
-        self.clock, self.written = time.process_time(), time.monotonic()
-        signal.signal(signal.SIGPROF, self.tick)
-        signal.setitimer(signal.ITIMER_PROF, TICK_S, TICK_S)
+        self.clock, self.written = user_seconds(), time.monotonic()
+        signal.signal(signal.SIGVTALRM, self.tick)
+        signal.setitimer(signal.ITIMER_VIRTUAL, TICK_S, TICK_S)
 
     def end(self) -> None:
         """Take no more samples."""
-        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
         self.write()
 
     def tick(self, _: int, frame: FrameType | None) -> None:
         """Give the time since the last tick to where the main thread is."""
         stage, part, function = self.place(frame)
-        now = time.process_time()
+        if self.collecting:
+            part, function = OTHER, "collection of garbage"
+        now = user_seconds()
         self.seconds[stage, part, function] += now - self.clock
         pages = int(Path("/proc/self/statm").read_bytes().split()[1])
         self.peaks[stage] = max(self.peaks.get(stage, 0), pages * 4096)
         if time.monotonic() - self.written > WRITE_S:
             self.write()
-        self.clock = time.process_time()
+        self.clock = user_seconds()
 
     def place(self, frame: FrameType | None) -> tuple[str, str, str]:
         """Stage, part and the tool's innermost function of a stack."""
@@ -112,6 +125,12 @@ class Sampler:
                 else ""
             )  # fmt: skip
         return self.parts[file]
+
+    def collected(self, phase: str, _: dict[str, int]) -> None:
+        """Know of collections of garbage, which any allocation may begin: a signal waits until they have ended."""
+        if threading.current_thread() is threading.main_thread():
+            self.tick(0, sys._getframe().f_back)
+            self.collecting = phase == "start"
 
     def write(self) -> None:
         """Write the file anew."""

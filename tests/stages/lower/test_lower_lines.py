@@ -4,13 +4,17 @@ import io
 
 import pandas as pd
 import torch
+from growing_graphs import call, given, graph
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
+from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.config import LowerConfig
+from inductor_debug.stages.lower.provenance import MOST, map_nodes
 from inductor_debug.stages.lower.stage import LowerStage
 from inductor_debug.stages.settings import BackendConfig, Settings
+from inductor_debug.stages.torch_internals.inductor_nodes import PostGradNode
 
 
 def lowered(module: torch.nn.Module, *inputs: torch.Tensor) -> MemoryArtifacts:
@@ -122,3 +126,18 @@ def test_the_first_line_handles_the_most_elements_and_views_give_no_module() -> 
     (last,) = [record for record in kernels if "sin" in record["nodes"]]
     assert last["sources"][0]["code"] == "return (x * scale).sin()" and len(last["sources"]) > 1
     assert last["modules"] == []
+
+
+def test_of_very_many_operations_of_one_line_none_is_named_where_their_numbers_differ() -> None:
+    """Else a loop that was unrolled would take the square of its length."""
+
+    def looped(captured: int, lowered: int) -> list[int]:
+        nodes = [call("forward", f"relu_{index}", "relu", ["x"], 0) for index in range(captured)]
+        graphs = [graph("forward", [given("x", "input"), *nodes], ["relu_0"])]
+        trace = '  File "net.py", line 0, in forward\n    x = f(x)\n'
+        made = [PostGradNode(f"r{n}", "aten.relu.default", "", n, (), "", trace) for n in range(lowered)]
+        return [len(node.captured) for node in map_nodes(made, graphs, SourceFinder(torch.nn.Identity()))]
+
+    assert looped(5000, 5000) == [1] * 5000
+    assert looped(MOST, 2) == [MOST] * 2
+    assert looped(MOST + 1, 2) == [0] * 2
