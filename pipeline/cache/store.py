@@ -132,12 +132,12 @@ class Cache:
                 file.flush()
                 os.fsync(file.fileno())
             nbytes = sum(item.stat().st_size for item in writing.iterdir())
+            with (self.root / _SIZES).open("ab") as sizes:
+                sizes.write(b"%d\n" % nbytes)
             place.parent.mkdir(exist_ok=True)
             os.rename(writing, place)
         finally:
             shutil.rmtree(writing, ignore_errors=True)
-        with (self.root / _SIZES).open("ab") as sizes:
-            sizes.write(b"%d\n" % nbytes)
 
     def give(self, path: Path, entry: Entry, directory: RunDirectory) -> str:
         """Put an entry's files into a run's directory; why not, where one of them is gone or damaged."""
@@ -200,7 +200,7 @@ class Cache:
             for path in stage.glob(f"{_NEW}*"):  # of a process that was killed
                 if now - _mtime(path) > _WRITING_S:
                     shutil.rmtree(path, ignore_errors=True)
-        if self.root.is_dir():
+        with contextlib.suppress(OSError):  # on a full disk: what is there then says nothing, and all is measured again
             (self.root / _SIZES).write_bytes(b"%b%d\n" % (_MEASURED, total))
         return removed
 
