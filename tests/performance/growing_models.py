@@ -38,7 +38,7 @@ class Wide(nn.Module):
         found = [torch.mm(x, weight).relu() for weight in self.weights]
         others = [left + right for left, right in zip(found, found[1:] + found[:1], strict=True)]
         more = [value.tanh() for value in others]
-        return [*more[: self.outputs - 1], torch.stack(more[self.outputs - 1 :]).sum(0)]
+        return [*more[: self.outputs - 1], torch.stack(more[self.outputs - 1 :]).amax(0)]
 
 
 SHAPES: dict[str, type[nn.Module]] = {"chain": Chain, "wide": Wide}

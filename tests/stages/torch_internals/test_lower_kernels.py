@@ -10,6 +10,7 @@ from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.decisions import autotuning, fusions, kernel_rows
 from inductor_debug.stages.lower.kernel_records import describe_kernels
 from inductor_debug.stages.lower.provenance import map_nodes
+from inductor_debug.stages.torch_internals import generated_launches
 from inductor_debug.stages.torch_internals.generated_kernels import Kernel, split_kernels
 from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, launch_buffers
 from inductor_debug.stages.torch_internals.inductor import LoweredGraph
@@ -138,6 +139,21 @@ def test_a_copy_for_a_call_computes_nothing_that_led_to_the_call() -> None:
     assert nodes_of["cpp_copy:1"].nodes == []  # the ReLU reads the first convolution, which the copy does not
     launch = nodes_of["extern_kernels.convolution:2"]
     assert (launch.reads, launch.writes) == (["arg1_1", "buf0"], ["buf1"])
+
+
+def test_each_scheduled_node_looks_at_its_own_launches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked, fits = [], generated_launches._fits
+    monkeypatch.setattr(generated_launches, "_fits", lambda *both: looked.append(both) or fits(*both))
+    handles = [f"# [Provenance debug handles] cpp_{n}:{n}\ncpp_{n}(buf{n}, buf{n + 1})\n" for n in range(300)]
+    nodes = [post(f"relu_{n}", "aten.relu.default", f"relu_{n - 1}") for n in range(300)]
+    schedule = Schedule(
+        nodes=[scheduled(f"op{n}", [f"buf{n}"], [f"buf{n + 1}"], [f"relu_{n}"]) for n in range(300)],
+        buffers={f"buf{n + 1}": buffer(f"buf{n + 1}", f"relu_{n}") for n in range(300)},
+    )
+    found = {f"cpp_{n}:{n}": [f"relu_{n}"] for n in range(300)}
+    launches = find_launches(lowered("".join(handles), found, nodes, schedule), {f"cpp_{n}" for n in range(300)})
+    assert [[node.name for node in launch.scheduled] for launch in launches] == [[f"op{n}"] for n in range(300)]
+    assert len(looked) <= 2 * 300
 
 
 @pytest.mark.parametrize(
