@@ -5,7 +5,7 @@ from inductor_debug.models.units import VALID_BYTES, parse_bytes
 
 
 def memory_limit_of(text: str | int | float | None, key: str = "runner.memory_limit") -> int | None:
-    """``"8GiB"``, ``"512MiB"``, ``"1.5GB"`` or a plain number as bytes; None stays None.
+    """``"8GiB"``, ``"512MiB"``, ``"1.5GB"`` or a plain number as bytes; None, which no option can be, stays None.
 
     Raises:
         ConfigurationError: for anything else, and for zero.
@@ -14,5 +14,6 @@ def memory_limit_of(text: str | int | float | None, key: str = "runner.memory_li
         return None
     size = parse_bytes(text)
     if size is None:
-        raise ConfigurationError(f"got {shown(text)}", key=key, valid=f"null, or {VALID_BYTES}", hint=f"{key}=8GiB")
+        valid = VALID_BYTES if key.startswith("-") else f"null, or {VALID_BYTES}"
+        raise ConfigurationError(f"got {shown(text)}", key=key, valid=valid, hint=f"{key}=8GiB")
     return size

@@ -34,7 +34,14 @@ from inductor_debug.pipeline.directory.names import (
     UNFINISHED,
     own_names,
 )
-from inductor_debug.pipeline.directory.refusals import DirectoryRefused, Owner, holds_another, in_use, unwritable
+from inductor_debug.pipeline.directory.refusals import (
+    DirectoryRefused,
+    Owner,
+    another_run,
+    another_sweep,
+    in_use,
+    unwritable,
+)
 from inductor_debug.pipeline.directory.removal import files_below, others_below, remove_files, remove_trees
 
 _HYDRA_FILES = ("config", "hydra", "overrides")
@@ -94,7 +101,7 @@ def claim_run(
     if not overwrite and not os.path.lexists(path / OWNER) and holds_run(path):
         known = stored_fingerprint(path)  # of an earlier version of this tool
         if known != configuration:
-            raise holds_another(path, "run", "hydra.run.dir", known)
+            raise another_run(path, known)
     with _claiming(path, OWNER, "hydra.run.dir") as lock:
         strange = next(iter(sorted(others_below(path, own))), None)
         if strange is not None:
@@ -106,7 +113,7 @@ def claim_run(
         if holds_run(path) or before is not None:
             known = stored_fingerprint(path) if before is None else before.configuration
             if not overwrite and known != configuration:
-                raise holds_another(path, "run", "hydra.run.dir", known)
+                raise another_run(path, known)
             if before is not None and not overwrite and stands is not None and stands(path, before):
                 return Claim(path, before, lock, own, stands=True)
             _remove_run(path, before, listed=not overwrite, same=known == configuration)
@@ -140,7 +147,7 @@ def claim_sweep(
         if before is not None or any(os.path.lexists(path / name) for name in _SWEEP_FILES):
             known = _stored_sweep(path, each, jobs) if before is None else before.configuration
             if not overwrite and known != configuration:
-                raise holds_another(path, "sweep", "hydra.sweep.dir", known)
+                raise another_sweep(path, known, jobs, before)
             for job in before.jobs if before is not None else ():
                 if job not in jobs:
                     _remove_job(path, job)

@@ -4,13 +4,15 @@ import errno
 import platform
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 import psutil
 
-from inductor_debug.models.errors import RunDirectoryError
+from inductor_debug.models.errors import DamagedError, RunDirectoryError, shortened, shown
+from inductor_debug.models.stored import read_text
 
 
 @dataclass(frozen=True)
@@ -59,18 +61,40 @@ class DirectoryRefused(RunDirectoryError):
     """A directory that this command may not write into; nothing in it was changed."""
 
 
-def holds_another(path: Path, what: str, key: str, known: str | None) -> DirectoryRefused:
-    """The error for a directory that holds something of another configuration.
+def another_run(path: Path, known: str | None) -> DirectoryRefused:
+    """The error for a directory that holds a run of another configuration, whose words it tells.
 
     Args:
         path: the directory.
-        what: ``run`` or ``sweep``.
-        key: of the configuration, that names the directory.
         known: fingerprint of what is there; None where it can't be established.
     """
+    try:
+        lines = read_text(path / ".hydra" / "overrides.yaml", "yaml", path).splitlines()
+    except (FileNotFoundError, DamagedError):
+        lines = []
+    words = shortened(" ".join(line[2:] for line in lines if line.startswith("- ")))
+    return _holds_another(path, "run", "hydra.run.dir", known, f"its words were {words}" if words else "")
+
+
+def another_sweep(path: Path, known: str | None, jobs: Sequence[str], before: Owner | None) -> DirectoryRefused:
+    """The error for a directory that holds a sweep of another configuration, whose first other job it tells.
+
+    Args:
+        path, known: see :func:`another_run`.
+        jobs: directories of this sweep's.
+        before: who owned it.
+    """
+    there = before.jobs if before is not None else []
+    pairs = ((theirs, ours) for theirs, ours in zip_longest(there, jobs, fillvalue="no job") if theirs != ours)
+    differ = next((f"its first other job is {shown(theirs)}, here {shown(ours)}" for theirs, ours in pairs), "")
+    return _holds_another(path, "sweep", "hydra.sweep.dir", known, differ if there else "")
+
+
+def _holds_another(path: Path, what: str, key: str, known: str | None, told: str) -> DirectoryRefused:
     stored = "its configuration, .hydra/config.yaml," if what == "run" else "the configurations of its jobs"
     unknown = f"a configuration that can't be established ({stored} can't be read, or is of another version)"
     other = unknown if known is None else "another configuration"
+    other += f" ({told})" if told else ""
     return DirectoryRefused(
         f"{key}: {path} holds another {what}, of {other}; valid: a new or empty directory, or the same "
         f"configuration again.\nTry: runner.overwrite=true, which removes what that {what} wrote, or {key}=FOLDER"

@@ -200,7 +200,9 @@ def test_a_sweep_owns_its_directory_and_removes_jobs_that_it_does_not_have(tmp_p
     (sweep / "1-b" / "notes.txt").write_text("mine")
     (sweep / "sweep.csv").write_text("")
     before = listing(sweep)
-    with pytest.raises(DirectoryRefused, match=r"holds another sweep.*\nTry: runner.overwrite=true.*hydra.sweep.dir="):
+    with pytest.raises(
+        DirectoryRefused, match=r"job is '1-b', here '1-c'.*\nTry: runner.overwrite=true.*hydra.sweep.dir="
+    ):
         claim_sweep(sweep, ["x", "z"], ["0-a", "1-c"])
     assert listing(sweep) == before
     with claim_sweep(sweep, ["x", "y"], ["0-a", "1-b"]), pytest.raises(DirectoryRefused, match="in use"):
