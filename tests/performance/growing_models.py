@@ -1,5 +1,11 @@
-"""Models of any number of nodes, for ``growing_run.py``: ``python -m pipeline model=custom model.build._target_=…``."""
+"""Models of any number of nodes, for ``growing_run.py``: ``python -m pipeline model=custom model.build._target_=…``.
 
+As a command, ``python growing_models.py SHAPE NODES``, it compiles one with TorchInductor, runs it, and prints the peak
+of its resident memory in bytes: what torch alone takes.
+"""
+
+import resource
+import sys
 from typing import Any
 
 import torch
@@ -52,3 +58,10 @@ def build(shape: str, nodes: int) -> tuple[nn.Module, tuple[Any, ...]]:
         nodes: about how many its Dynamo graph has.
     """
     return SHAPES[shape](nodes), (torch.randn(WIDTH, WIDTH),)
+
+
+if __name__ == "__main__":
+    model, inputs = build(sys.argv[1], int(sys.argv[2]))
+    with torch.no_grad():
+        torch.compile(model.eval())(*inputs)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024)

@@ -6,7 +6,7 @@ its own, from empty caches. ``own_share.py`` tells the tool's own user time from
 processes count nowhere. For each stage it prints a row a size: seconds of both, the tool's own with the exponent of the
 number of nodes between the size before and this one, and the peak of the process's resident memory, torch's and earlier
 stages' included, above what it was at the first size. ``pipeline`` is what no stage does: composing, building the
-model, its first step.
+model, its first step. ``bare`` is the peak of a process in which TorchInductor compiles the model alone.
 
 ``--functions 5`` prints, of each stage and size, the tool's functions with most of its own time. A word with ``=`` is
 an override of the run.
@@ -42,12 +42,13 @@ class Shares:
 
     Args:
         folder: of the samples.
+        bare: peak of the process of torch alone.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.seconds: Counter[tuple[str, str]] = Counter()
+    def __init__(self, folder: Path, bare: int) -> None:
+        self.seconds: Counter[tuple[str, str]] = Counter({("bare", "own"): 0.0})
         self.functions: Counter[tuple[str, str]] = Counter()
-        self.peaks: dict[str, int] = {}
+        self.peaks: dict[str, int] = {"bare": bare}
         for path in folder.glob("*.json"):
             stored = json.loads(path.read_text())
             for stage, part, function, seconds in stored["rows"]:
@@ -82,7 +83,9 @@ def one_run(shape: str, size: int, overrides: list[str]) -> Shares:
         done = subprocess.run(command, cwd=work, env=os.environ | variables, stdout=subprocess.PIPE, text=True)
         if done.returncode not in (0, 1):
             sys.exit(f"{' '.join(command)}\n{done.stdout}\nended with {done.returncode}")
-        return Shares(work / "samples")
+        alone = [sys.executable, str(HERE / "growing_models.py"), shape, str(size)]
+        peak = subprocess.run(alone, env=os.environ | {"TMPDIR": str(work / "tmp")}, stdout=subprocess.PIPE, check=True)
+        return Shares(work / "samples", int(peak.stdout))
 
 
 def main() -> None:
