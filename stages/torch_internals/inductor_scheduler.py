@@ -1,8 +1,9 @@
 """What TorchInductor's scheduler was given, what it decided, and why it refused.
 
 Relies on ``torch._inductor.virtualized.V.graph`` (``name``, ``module``, ``graph_inputs``, ``constants``,
-``name_to_buffer``, ``sizevars``, ``scheduler.mutation_real_name``), on the scheduler nodes' ``debug_str``,
-``get_name``, ``get_nodes``, ``get_outputs`` (with ``get_mutations``), ``get_ranges``, ``_body.is_memory_copy`` (of
+``name_to_buffer``, ``sizevars``, ``scheduler.mutation_real_name``), on the scheduler nodes' ``debug_str``
+(in it ``loop_body.LoopBodyBlock.debug_str``, whose text is made of its ``graph``), ``get_name``,
+``get_nodes``, ``get_outputs`` (with ``get_mutations``), ``get_ranges``, ``_body.is_memory_copy`` (of
 ``SchedulerNode``: loops that only load and store), ``read_writes`` (of
 ``dependencies.MemoryDep``: ``name``, ``index``, ``var_names``, ``size``, ``is_indirect``, and ``WeakDep``: an order
 alone), ``is_extern``, ``is_template`` and ``node.origins``, on ``scheduler.{SchedulerNode, NopKernelSchedulerNode}``
@@ -24,6 +25,7 @@ from unittest import mock
 
 from torch import fx
 from torch._inductor.dependencies import MemoryDep, WeakDep
+from torch._inductor.loop_body import LoopBodyBlock
 from torch._inductor.virtualized import V
 
 from inductor_debug.stages.graphs.known import known_product
@@ -168,7 +170,19 @@ def _renamed() -> dict[str, str]:
 def _ir_text(nodes: list[Any]) -> str:
     prefix = graph_prefix()
     heading = f"# subgraph {prefix[:-1]}\n\n" if prefix else ""
-    return heading + "".join(f"{node.debug_str()}\n\n\n" for node in nodes)
+    with mock.patch.object(LoopBodyBlock, "debug_str", block_text):
+        return heading + "".join(f"{node.debug_str()}\n\n\n" for node in nodes)
+
+
+def block_text(block: LoopBodyBlock, name: str = "block") -> str:
+    """What ``LoopBodyBlock.debug_str`` gives, without the ``GraphModule`` that it makes, compiles and throws away.
+
+    Args:
+        block: of a loop's body.
+        name: of the function.
+    """
+    code = block.graph.python_code(root_module="self").src
+    return re.sub(r";[^\n]*", "", code.strip().replace("def forward(", f"def {name}("))
 
 
 def _origins(node: Any) -> list[str]:

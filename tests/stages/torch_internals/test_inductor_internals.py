@@ -127,3 +127,26 @@ def test_the_runnable_graph_is_written_where_nobody_listens_to_torchs_trace(monk
     torch.compile(torch.sin, backend=compiler)(torch.ones(4))
     (lowered,) = compiler.graphs.values()
     assert "torch.ops.aten.sin" in lowered.runnable and lowered.not_established == []
+
+
+def test_a_loops_text_is_that_of_torch() -> None:
+    from torch._inductor import config
+    from torch._inductor.loop_body import LoopBodyBlock
+
+    from inductor_debug.stages.torch_internals.inductor_scheduler import block_text
+
+    found: list[tuple[str, str]] = []
+
+    def look(nodes: list[Any]) -> list[Any]:
+        bodies = [member._body for node in nodes for member in node.get_nodes() if hasattr(member, "_body")]
+        for block in (block for body in bodies for block in (body.root_block, *body.subblocks.values())):
+            found.append((block_text(block, "body"), LoopBodyBlock.debug_str(block, "body")))
+        return nodes
+
+    def model(x: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+        return torch.where(x > 0, x.softmax(-1), x[at].sin()).cumsum(0) + torch.rand_like(x)
+
+    torch._dynamo.reset()
+    with config.patch(_pre_fusion_custom_pass=look, _post_fusion_custom_pass=look):
+        torch.compile(model)(torch.randn(8, 32), torch.arange(8))
+    assert len(found) > 4 and all(ours == theirs and ours.startswith("def body(") for ours, theirs in found)
