@@ -240,10 +240,13 @@ def _spans(boxes: Sequence[Box], budget: int) -> list[Box]:
     """Boxes that follow each other put together to at most about so many: their order leaves no cycle."""
     share = -(-sum(len(box.numbers) for box in boxes) // budget)
     result: list[list[Box]] = [[]]
+    together = 0
     for box in boxes:
-        if result[-1] and sum(len(item.numbers) for item in result[-1]) + len(box.numbers) > share:
+        if result[-1] and together + len(box.numbers) > share:
             result.append([])
+            together = 0
         result[-1].append(box)
+        together += len(box.numbers)
     return [run[0] if len(run) == 1 else _span(run) for run in result]
 
 

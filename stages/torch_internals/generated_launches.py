@@ -151,14 +151,20 @@ def reused_buffers(source_code: str, buffers: Collection[str]) -> dict[str, str]
     return found
 
 
-def _earlier(names: Iterable[str], reuses: Mapping[str, str]) -> list[str]:
-    """The names that the memory of these buffers had before."""
-    found: list[str] = []
+def _earlier(names: Iterable[str], reuses: Mapping[str, str], placed: Collection[str]) -> list[str]:
+    """The names that the memory of these buffers had before, back to one that was given to a launch itself.
+
+    Args:
+        names: of the buffers.
+        reuses: new name → the one before.
+        placed: what any launch is given. In a chain of library calls each buffer has the memory of all before it.
+    """
+    found: dict[str, None] = {}
     for name in names:
-        while name in reuses and reuses[name] not in found:
+        while name in reuses and reuses[name] not in found and reuses[name] not in placed:
             name = reuses[name]
-            found.append(name)
-    return found
+            found[name] = None
+    return list(found)
 
 
 def _assign(nodes: "list[ScheduledNode]", launches: list[Launch]) -> None:
@@ -212,13 +218,16 @@ def _recorded(lowered: "LoweredGraph", generated: Collection[str]) -> list[Launc
     for node in lowered.nodes:
         graph, slash, name = node.name.rpartition("/")
         graphs[name].append(graph + slash)
+    placed = {name for places in given.values() for name in places}
     launches = []
     for key in dict.fromkeys([*lowered.kernel_nodes, *lowered.kernel_stacks]):
         kernel, _, handle = key.rpartition(":")
         places = given.get(key, [])
         own = {buffers[name].graph for name in places if name in buffers}
         nodes = [graph + name for name in lowered.kernel_nodes.get(key, []) for graph in _graph(graphs[name], own)]
-        launch = Launch(kernel, handle, nodes, kernel in generated, given=places, reused=_earlier(places, reuses))
+        launch = Launch(
+            kernel, handle, nodes, kernel in generated, given=places, reused=_earlier(places, reuses, placed)
+        )
         launch.renamed = lowered.schedule.renamed
         launches.append(launch)
     return launches

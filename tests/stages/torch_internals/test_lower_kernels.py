@@ -141,6 +141,21 @@ def test_a_copy_for_a_call_computes_nothing_that_led_to_the_call() -> None:
     assert (launch.reads, launch.writes) == (["arg1_1", "buf0"], ["buf1"])
 
 
+def test_memory_is_followed_back_to_a_launchs_buffer_alone() -> None:
+    """In a chain of library calls each buffer has the memory of all before it."""
+    code = "".join(
+        f"buf{n} = buf{n - 2}; del buf{n - 2}  # reuse\n# [Provenance debug handles] extern_kernels.mm:{n}\n"
+        f"extern_kernels.mm(buf{n - 1}, w, out=buf{n})\n"
+        for n in range(2, 50)
+    )
+    code += "buf51 = buf50; del buf50  # reuse\n# [Provenance debug handles] cpp_two:51\ncpp_two(buf49, buf51)\n"
+    nodes = [post(f"mm_{n}", "aten.mm.default", f"mm_{n - 1}") for n in range(2, 50)]
+    schedule = Schedule(nodes=[], buffers={f"buf{n}": buffer(f"buf{n}") for n in range(52)})
+    found = {f"extern_kernels.mm:{n}": [f"mm_{n}"] for n in range(2, 50)} | {"cpp_two:51": []}
+    *calls, two = find_launches(lowered(code, found, nodes, schedule), {"cpp_two"})
+    assert not any(call.reused for call in calls[2:]) and two.reused == ["buf50"]
+
+
 def test_each_scheduled_node_looks_at_its_own_launches_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     looked, fits = [], generated_launches._fits
     monkeypatch.setattr(generated_launches, "_fits", lambda *both: looked.append(both) or fits(*both))
