@@ -1,6 +1,7 @@
 """What tensors hold: whether two hold the same bits, and copies that are kept for as long as they are true."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -54,6 +55,22 @@ class Contents:
 
     def __init__(self) -> None:
         self._known = WeakTensorKeyDictionary()
+        self._lent: list[torch.Tensor] | None = None
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        """While open, a tensor that is cast stands itself for what the result holds, and its copy is forgotten.
+
+        So a cast takes the place of the copy, which the next snapshot makes again. Nothing may run meanwhile that
+        writes into a tensor that was cast.
+        """
+        before, self._lent = self._lent, []
+        try:
+            yield
+        finally:
+            for made in self._lent:
+                self._known.pop(made, None)
+            self._lent = before
 
     def of(self, tensor: torch.Tensor) -> Content:
         """What ``tensor`` holds now: an earlier copy if it has the same bits, else a new one."""
@@ -65,13 +82,19 @@ class Contents:
     def cast(self, tensor: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
         """A strided tensor, or parameter, of its own that holds ``tensor`` cast to ``dtype``.
 
-        Where there is a copy of ``tensor``, that stands for what the result holds too.
+        Where there is a copy of ``tensor``, that stands for what the result holds too; while :meth:`lent`, ``tensor``
+        does.
         """
         made = tensor.detach().to(dtype, copy=True)
         if isinstance(tensor, torch.nn.Parameter):
             made = torch.nn.Parameter(made, requires_grad=tensor.requires_grad)
         else:
             made.requires_grad_(tensor.requires_grad)
+        if self._lent is not None:
+            self._known.pop(tensor, None)
+            self._known[made] = Content(tensor.detach(), dtype)
+            self._lent.append(made)
+            return made
         known = self._known.get(tensor)
         if known is not None and known.dtype is None and known.held_by(tensor):
             self._known[made] = Content(known.values, dtype)

@@ -10,6 +10,7 @@ import torch
 from torch import fx
 
 from inductor_debug.models.case import Case
+from inductor_debug.models.free_memory import give_back_memory
 from inductor_debug.models.random_state import seed_everything
 from inductor_debug.stages.artifacts.measurements import CacheUse
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
@@ -19,6 +20,7 @@ from inductor_debug.stages.backends.front import Front
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.backends.strict_error import violation_in
 from inductor_debug.stages.contract import StageContext
+from inductor_debug.stages.torch_internals import dynamo
 from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
 from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
@@ -123,6 +125,13 @@ def load_case(case: Case, adapter: AcceleratorAdapter) -> CompiledCase:
     compiled = CompiledCase(case, adapter, adapter.loading_backend())
     compiled.first_step(case)
     return compiled
+
+
+def forget_case(context: StageContext) -> None:
+    """Let go of the case, of what was compiled, and of the memory that they took. A later stage makes them anew."""
+    context.live.clear()
+    dynamo.reset()
+    give_back_memory()
 
 
 def compiled_case(context: StageContext) -> CompiledCase:

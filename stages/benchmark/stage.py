@@ -1,6 +1,5 @@
 """The benchmark stage: reference and test timed in turn in fresh processes, with compile time and peak memory."""
 
-import gc
 import time
 from typing import Any
 
@@ -32,12 +31,7 @@ class BenchmarkStage(Stage):
         The model is left as found.
         """
         known, began = known_compilation(context), time.monotonic()
-        if context.children is None:
-            found = [self._here(context)]
-        else:
-            context.live.clear()  # the processes need the memory
-            gc.collect()
-            found = self._in_processes(context, context.children)
+        found = [self._here(context)] if context.children is None else self._in_processes(context, context.children)
         compile_s, caches = known or (found[0].compiled.seconds, found[0].compiled.caches)
         result = report_of(figures_of(found, compile_s, caches, context.settings), found, self.config.interval)
         if not self.config.batch_sizes:
@@ -47,8 +41,9 @@ class BenchmarkStage(Stage):
         return with_throughput(result, rows, whole=not measured.failed)
 
     def _in_processes(self, context: StageContext, environment: Any) -> list[Sampled]:
-        from inductor_debug.stages.backends.compiled import compiled_case
+        from inductor_debug.stages.backends.compiled import compiled_case, forget_case
 
+        forget_case(context)  # the processes need the memory
         found: list[Sampled] = []
         count, began = self.config.processes, time.monotonic()
         while len(found) < count or self._wants_more(found, time.monotonic() - began):

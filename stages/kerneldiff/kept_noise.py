@@ -74,7 +74,7 @@ class KeptNoise:
                 break
             progress(f"reference {number + 1} of at most {config.perturbations} that round otherwise")
             rounded = rounded_reference(base, number, one_step)
-            moved = mirrored_gold(base, ideal, number, one_step)
+            moved = mirrored_gold(base, ideal, number, kept.items)
             if rounded.error:
                 break
             for (kind, place), item in kept.items.items():

@@ -28,6 +28,7 @@ from collections.abc import Sequence
 import torch
 
 from inductor_debug.models.case import Case
+from inductor_debug.models.free_memory import give_back_memory
 from inductor_debug.stages.kerneldiff.discrete_outputs import DiscreteOutput, is_whole
 from inductor_debug.stages.kerneldiff.evidence import Evidence
 from inductor_debug.stages.kerneldiff.reviews import Found
@@ -91,6 +92,8 @@ def judged(
     """
     asked = {index: found for index, row in enumerate(rows) if (found := noise_of(row, gold, factor)) is not None}
     judgements = {index: row.judgement for index, row in enumerate(rows) if index in asked}
+    if asked and draws:
+        give_back_memory()
     ideal = base.to_gold() if asked and draws else base
     open_still, jumped = dict(asked), False
 
@@ -108,8 +111,11 @@ def judged(
             break
         for item in open_still.values():
             item.add(reference.leaves.get(item.kind, {}).get(item.place))
+        del reference
+        give_back_memory()  # the moved golds want it in other pieces
         open_still = judge()
-        moved = mirrored_gold(base, ideal, number, run) if open_still else None
+        wanted = {(item.kind, item.place) for item in open_still.values()}
+        moved = mirrored_gold(base, ideal, number, wanted, run) if open_still else None
         if moved is None:
             continue
         for item in open_still.values():

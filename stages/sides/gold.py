@@ -25,6 +25,11 @@ def gold_side(case: Case, *, wanted: bool, drew: bool) -> sides.Side:
         case, drew = sides.moved(case, case.dtype, torch.device("cpu")), False
     if drew:
         case.watch_draws()
+    with case.contents.lent():  # the case's own tensors stand still here, and its weights are there but twice
+        return _gold_side(case)
+
+
+def _gold_side(case: Case) -> sides.Side:
     try:
         ideal = case.to_gold()
     except (UserError, MemoryError, torch.OutOfMemoryError):

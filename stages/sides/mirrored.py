@@ -1,6 +1,6 @@
 """Gold at parameters and inputs that are moved by some units of roundoff, and by the opposite."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import torch
 
@@ -25,7 +25,9 @@ def amplitude(roundoff: float) -> float:
     return min(MOST_UNITS * roundoff, MOST_RELATIVE)
 
 
-def mirrored_gold(base: Case, ideal: Case, index: int, run: Runner) -> tuple[sides.Leaves, sides.Leaves] | None:
+def mirrored_gold(
+    base: Case, ideal: Case, index: int, wanted: Collection[tuple[str, str]], run: Runner = one_step
+) -> tuple[sides.Leaves, sides.Leaves] | None:
     """Gold's results at moved parameters and inputs, and at the mirrored ones.
 
     Whole numbers stay: a mask's 1 or an index is exact, and what compares it would jump for no rounding of a backend's.
@@ -36,6 +38,7 @@ def mirrored_gold(base: Case, ideal: Case, index: int, run: Runner) -> tuple[sid
         base: the reference's case.
         ideal: gold's, in float64; left at the mirrored values.
         index: number of the draw, added to the case's seed.
+        wanted: kind and place of the leaves that are given: in training all of them take as much as gold's weights.
         run: gives one side.
     """
     most = amplitude(base.unit_roundoff)
@@ -46,13 +49,25 @@ def mirrored_gold(base: Case, ideal: Case, index: int, run: Runner) -> tuple[sid
             exact.copy_(mine)
             exact.mul_(torch.where(mine == mine.round(), 0, noise.to(mine.device)).add_(1))
     above = run("moved gold", ideal)
+    higher = _only(above, wanted)
     with torch.no_grad():
         for mine, exact in zip(_floating(base), _floating(ideal), strict=True):
             exact.neg_().add_(mine.to(exact.dtype), alpha=2)
     below = run("mirrored gold", ideal)
+    lower = _only(below, wanted)
     if above.error or below.error or (above.drew and above.generator != below.generator):
         return None
-    return above.leaves, below.leaves
+    return higher, lower
+
+
+def _only(side: sides.Side, wanted: Collection[tuple[str, str]]) -> sides.Leaves:
+    """The leaves that are wanted; the side is left without any."""
+    leaves = {
+        kind: {place: leaf for place, leaf in found.items() if (kind, place) in wanted}
+        for kind, found in side.leaves.items()
+    }
+    side.leaves, side.returned = {}, None
+    return leaves
 
 
 def _floating(case: Case) -> Iterator[torch.Tensor]:

@@ -153,3 +153,28 @@ def test_bits_are_compared_whatever_their_number(dtype: torch.dtype, shape: tupl
         other.view(-1)[-1] = 0
         assert not same_bits(left, other)
         assert not same_bits(torch.cat([left.flatten(), left.flatten()])[left.numel() :], other.flatten())
+
+
+def test_a_case_whose_tensors_are_lent_has_no_copy_beside_gold() -> None:
+    class Writing(nn.Linear):
+        def forward(self, value: torch.Tensor) -> torch.Tensor:
+            self.bias.data[0] += 1.0
+            return super().forward(value)
+
+    case = Case.of(Writing(3, 2), (torch.randn(4, 3),))
+    case.run()
+    before = case.module.bias.detach().clone()
+    values = weakref.ref(case.contents.of(case.module.weight).values)
+    with case.contents.lent():
+        gold = case.to_gold()
+        assert values() is None
+        first = gold.run()
+        assert torch.equal(first.written["parameter"]["bias"][0], before[0].double() + 1.0)
+        assert torch.equal(gold.module.bias, before.double())
+        assert torch.equal(gold.run().output, first.output)
+    case.run()
+    assert torch.equal(case.module.bias, before)
+    content = gold.contents.of(gold.module.weight)
+    with torch.no_grad():
+        case.module.weight.zero_()
+    assert content.copied().count_nonzero(), "a copy of its own, since the case may run again"

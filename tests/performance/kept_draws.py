@@ -8,6 +8,13 @@ from inductor_debug.models.case import Case
 from inductor_debug.stages.kerneldiff import bias, other_rounding
 
 
+class _Everything(tuple[tuple[str, str], ...]):
+    """All leaves: what another question wants of the same run is not known yet."""
+
+    def __contains__(self, _: object) -> bool:
+        return True
+
+
 @contextmanager
 def kept_draws(case: Case) -> Iterator[None]:
     """Inside, each reference of the case that rounds otherwise is run once, and so is each pair of moved golds.
@@ -29,8 +36,8 @@ def kept_draws(case: Case) -> Iterator[None]:
     def reference(base: Case, number: int, run: Any) -> Any:
         return once(("rounded", number), base, lambda: originals[0](base, number, run))
 
-    def moved(base: Case, ideal: Case, number: int, run: Any) -> Any:
-        return once(("moved", number), base, lambda: originals[1](base, ideal, number, run))
+    def moved(base: Case, ideal: Case, number: int, _: Any, run: Any) -> Any:
+        return once(("moved", number), base, lambda: originals[1](base, ideal, number, _Everything(), run))
 
     other_rounding.rounded_reference = bias.rounded_reference = reference
     other_rounding.mirrored_gold = moved
