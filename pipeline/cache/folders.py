@@ -8,7 +8,6 @@ VARIABLES = {
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "TRITON_CACHE_DIR": "triton",
     "CUDA_CACHE_PATH": "cuda",
-    "MPLCONFIGDIR": "mpl",
     "TMPDIR": "tmp",  # where torch keeps precompiled headers, whatever its cache's folder is
 }
 """Environment variable of a worker → folder within the compilers' caches."""

@@ -186,10 +186,16 @@ def versions_of(names: Iterable[str]) -> dict[str, str]:
 
 
 @functools.cache
-def _version_of(name: str, _: tuple[int, ...]) -> str:
-    folders = [folder.rstrip(os.sep) for folder in _installed()]
-    known = next(iter(metadata.distributions(name=name, path=folders)), None)
+def _version_of(name: str, state: tuple[int, ...]) -> str:
+    known = next(iter(metadata.distributions(name=name, path=list(_with_packages(state)))), None)
     return ABSENT if known is None else known.version
+
+
+@functools.cache
+def _with_packages(_: tuple[int, ...]) -> tuple[str, ...]:
+    """Those of the folders in which something is installed, each once: most names lead to the same ones."""
+    found = dict.fromkeys(os.path.realpath(folder) for folder in _installed())
+    return tuple(path for path in found if next(iter(metadata.distributions(path=[path])), None) is not None)
 
 
 def _is_installed(module: Any) -> bool:

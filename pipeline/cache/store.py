@@ -34,7 +34,7 @@ _SIZES = "sizes"
 _MEASURED = b"="
 _UNMEASURED = 1000
 """Results after which all are measured again."""
-_LATEST = 20
+_LATEST = 8
 """Entries that are looked at for the one that is most like what is missing."""
 
 

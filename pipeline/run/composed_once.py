@@ -1,6 +1,8 @@
 """Hydra composes each job of a sweep once: it takes a tenth of a second, and is asked for three times."""
 
 import copy
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
@@ -13,7 +15,19 @@ from omegaconf import DictConfig, OmegaConf
 _KEPT = 2_000
 """Jobs whose configuration is kept, of 140 kB each."""
 _USES = 2
-"""After ours: Hydra's own check of the batch, which looks at it, and the launcher's, which takes it."""
+"""After ours: Hydra's own check of the batch, and the launcher's. All get the same object, for a copy takes long: who
+comes before the launcher sets no more than the job's number, which the launcher sets again."""
+
+
+@contextmanager
+def without_hydra(composed: DictConfig) -> Iterator[None]:
+    """While open, a composed configuration is without Hydra's own part. Assigning that again would copy it."""
+    content = composed.__dict__["_content"]
+    hydra = content.pop("hydra")
+    try:
+        yield
+    finally:
+        content["hydra"] = hydra
 
 
 class ReadOnce(ConfigRepository):
@@ -58,7 +72,7 @@ class ComposedOnce(ConfigLoaderImpl):
             return self._kept[key].pop()
         composed = super().load_sweep_config(master_config, sweep_overrides)
         if key not in self._kept and len(self._kept) < _KEPT:
-            self._kept[key] = [copy.deepcopy(composed)] * _USES
+            self._kept[key] = [composed] * _USES
         return composed
 
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:

@@ -26,6 +26,7 @@ from inductor_debug.pipeline.directory import summary
 from inductor_debug.pipeline.directory.ownership import claim_sweep, read_owner
 from inductor_debug.pipeline.directory.refusals import unwritable
 from inductor_debug.pipeline.run.clusters import check_launcher
+from inductor_debug.pipeline.run.composed_once import without_hydra
 from inductor_debug.pipeline.run.composition import Session
 from inductor_debug.pipeline.run.error_words import headline
 from inductor_debug.pipeline.run.forking import close_fork_server
@@ -220,8 +221,7 @@ def check(session: Session, composed: Any, overrides: Sequence[str] = ()) -> Con
     check_hydra(composed.hydra)
     with session.readable_errors(overrides, choices):
         arguments.check_mappings(session.folders, choices)
-        with read_write(composed), open_dict(composed):
-            composed.pop("hydra")
-        config = to_config(composed)
+        with without_hydra(composed):
+            config = to_config(composed)
         validate(config)
     return config
