@@ -25,7 +25,7 @@ def _run() -> int:
     """Import, which takes a moment in which Ctrl-C may come, and run."""
     try:
         _arrange_path()
-        from inductor_debug.pipeline.run.entry import main
+        from inductor_debug.pipeline.run.commands.entry import main
         from inductor_debug.pipeline.streams import steady_streams
 
         with steady_streams():

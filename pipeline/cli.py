@@ -20,7 +20,7 @@ from inductor_debug.pipeline.query import check_command as checks
 from inductor_debug.pipeline.query import compare_command as compare
 from inductor_debug.pipeline.query import repro_command
 from inductor_debug.pipeline.query.rerun_command import minify_overrides, rerun
-from inductor_debug.pipeline.run import entry
+from inductor_debug.pipeline.run.commands import entry
 from inductor_debug.pipeline.run.compiled_by import flat
 from inductor_debug.pipeline.streams import steady_streams
 from inductor_debug.pipeline.terminal import cell, print_json, print_table, say, tell

@@ -50,7 +50,7 @@ class Entry:
         sources: file of the user's → content; packages: distribution → version; modules: top-level module → place;
             variables: name → value; cwd: the working directory, if it counts. What the user's code took when the
             result was made.
-        made_by: what compiled it, and on what (:class:`pipeline.run.reuse.MadeBy`).
+        made_by: what compiled it, and on what (:class:`pipeline.run.processes.reuse.MadeBy`).
         run: directory of the run that made it.
         made: when, seconds since the epoch.
     """

@@ -1,8 +1,8 @@
 """A run owns its directory, and a sweep its own: a lock, an identity, and what an earlier one left is removed first.
 
 The lock is an ``flock`` on the owner's file: the system lets go of it when the last process that holds it ends,
-however it ends. The parent holds it, and so does the guard of a worker (:mod:`pipeline.run.guard`), which outlives all
-that the worker started. So a directory is free when nobody is left who could write into it.
+however it ends. The parent holds it, and so does the guard of a worker (:mod:`pipeline.run.processes.guard`), which
+outlives all that the worker started. So a directory is free when nobody is left who could write into it.
 """
 
 import contextlib

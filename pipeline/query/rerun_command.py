@@ -10,7 +10,8 @@ from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.query import trust
-from inductor_debug.pipeline.run import entry, restoring
+from inductor_debug.pipeline.run import restoring
+from inductor_debug.pipeline.run.commands import entry
 from inductor_debug.pipeline.run.compiled_by import made_with_missing
 from inductor_debug.pipeline.terminal import tell
 from inductor_debug.stages.artifacts.files import SUMMARY

@@ -33,13 +33,13 @@ from inductor_debug.pipeline.directory.records import TorchFound
 from inductor_debug.pipeline.directory.refusals import unwritable
 from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space, run_id
 from inductor_debug.pipeline.run import compiled_by
-from inductor_debug.pipeline.run.environment import for_reproduction, make_caches, worker_environment
 from inductor_debug.pipeline.run.events import PREFLIGHT, Event, Found
-from inductor_debug.pipeline.run.forking import fork_server
 from inductor_debug.pipeline.run.interruption import Interruption, resumed_by
+from inductor_debug.pipeline.run.parent.environment import for_reproduction, make_caches, worker_environment
+from inductor_debug.pipeline.run.parent.forking import fork_server
+from inductor_debug.pipeline.run.parent.session import MARKER, WorkerSession, log_event
 from inductor_debug.pipeline.run.plan import Plan, batch_of, execution_order, settings_of
 from inductor_debug.pipeline.run.restoring import Expected
-from inductor_debug.pipeline.run.session import MARKER, WorkerSession, log_event
 from inductor_debug.pipeline.run.standing import Standing
 from inductor_debug.stages.artifacts.records import Run, StageRecord
 from inductor_debug.stages.backends.plugins import adding_distributions
@@ -267,7 +267,7 @@ class Runner:
 
     def _run_in_process(self) -> None:
         """All stages in this process, for a debugger: nothing is caught but what Python raises."""
-        from inductor_debug.pipeline.run.worker import Worker
+        from inductor_debug.pipeline.run.processes.worker import Worker
 
         before = dict(os.environ)
         os.environ.update(self.environment | self.reproduction)

@@ -17,9 +17,9 @@ from inductor_debug.pipeline.directory.names import LOG, MANIFEST
 from inductor_debug.pipeline.directory.records import FullManifest, RunDescription
 from inductor_debug.pipeline.directory.refusals import Owner
 from inductor_debug.pipeline.directory.rundir import RunDirectory
-from inductor_debug.pipeline.run.environment import for_reproduction, worker_environment
+from inductor_debug.pipeline.run.parent.environment import for_reproduction, worker_environment
 from inductor_debug.pipeline.run.plan import ALWAYS_LAST, Plan, execution_order, settings_of
-from inductor_debug.pipeline.run.reuse import Reuse
+from inductor_debug.pipeline.run.processes.reuse import Reuse
 from inductor_debug.stages.artifacts.records import Run, StageRecord
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from command_line import SMALL, command
 
-from inductor_debug.pipeline.run.entry import main
+from inductor_debug.pipeline.run.commands.entry import main
 
 USER_YAML = {
     "accel/wrong_type.yaml": "name: wrong_type\nalignment: sixteen\n",

@@ -18,7 +18,7 @@ from command_line import QUICK, Finished
 from cookbook_checks import BRANCHING, OWN_CHECKS, TINY_BERT, line_of
 from cookbook_page import CUDA, PIPELINE, Check, Reader, read_page, substituted
 
-from inductor_debug.pipeline.run import entry as command_line
+from inductor_debug.pipeline.run.commands import entry as command_line
 
 BASE, ENTRIES = read_page()
 TITLES = {entry.title: entry for entry in ENTRIES}

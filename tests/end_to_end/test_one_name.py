@@ -82,7 +82,7 @@ def test_the_command_line_builds_the_users_model(site: Path, repository: Path) -
 
 def test_no_second_copy_is_imported(site: Path, repository: Path) -> None:
     code = (
-        "import sys; from inductor_debug.pipeline.run.entry import main\n"
+        "import sys; from inductor_debug.pipeline.run.commands.entry import main\n"
         "words = ['model=custom', 'model.build._target_=models.nets.build', 'stages=[capture]']\n"
         "assert main([*words, 'hydra.run.dir=second', 'runner.isolation=none']) == 0\n"
         "import models, stages, conf, pipeline; assert models.OWN and stages.OWN and conf.OWN and pipeline.OWN\n"

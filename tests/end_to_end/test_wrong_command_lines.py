@@ -16,7 +16,7 @@ from wrong_lines import Line, wrong_lines
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.models.target import resolve_target
-from inductor_debug.pipeline.run.memory import bytes_asked, machine_memory, within_the_machine
+from inductor_debug.pipeline.run.processes.memory import bytes_asked, machine_memory, within_the_machine
 from inductor_debug.stages.settings import Settings
 
 
@@ -30,7 +30,7 @@ def test_a_draw_of_wrong_command_lines_is_answered_right(seed: int, tmp_path: Pa
 
 def test_the_trial_itself_sees_what_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Right lines, a file that is left, and a suggestion that does not compose."""
-    from inductor_debug.pipeline.run import entry
+    from inductor_debug.pipeline.run.commands import entry
 
     with command_lines.workplace(tmp_path):
         assert "a run would have started" in str(command_lines.judge([Line("right", ("seed=1",))]))

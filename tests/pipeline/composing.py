@@ -6,7 +6,7 @@ from inductor_debug.pipeline.config import arguments
 from inductor_debug.pipeline.config.arguments import normalise
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.validate import to_config
-from inductor_debug.pipeline.run import composition
+from inductor_debug.pipeline.run.commands import composition
 
 
 def compose(*argv: str) -> tuple[Config, Any]:

@@ -15,7 +15,7 @@ import pytest
 import inductor_debug.pipeline.run.runner as runner_module
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.directory.summary import build_summary
-from inductor_debug.pipeline.run import entry
+from inductor_debug.pipeline.run.commands import entry
 from inductor_debug.stages.artifacts.records import Run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,7 +35,7 @@ def make_run(folder: Path, verdict: str = "passed", **about: Any) -> Path:
 def test_help_tells_every_choice_and_imports_neither_torch_nor_hydra(tmp_path: Path) -> None:
     heavy = ["torch", "hydra", "omegaconf", "pandas", "matplotlib", "transformers"]
     program = (
-        "import sys; from inductor_debug.pipeline.run.entry import main; main(['--help']); "
+        "import sys; from inductor_debug.pipeline.run.commands.entry import main; main(['--help']); "
         f"print([m for m in {heavy} if m in sys.modules])"
     )
     done = subprocess.run(
@@ -52,7 +52,7 @@ def test_help_tells_every_choice_and_imports_neither_torch_nor_hydra(tmp_path: P
 
 def test_composing_imports_no_torch(tmp_path: Path) -> None:
     program = (
-        "import sys; from inductor_debug.pipeline.run.entry import main; "
+        "import sys; from inductor_debug.pipeline.run.commands.entry import main; "
         "code = main(['--cfg', 'job', 'accel=strict16']); "
         "print(code, [m for m in ('torch', 'pandas', 'matplotlib', 'transformers') if m in sys.modules])"
     )
@@ -319,7 +319,7 @@ def test_a_run_whose_process_was_killed_is_listed_without_a_result(
     make_run(tmp_path / "outputs/day/0-done")
     code = (
         "import os, sys; from inductor_debug.pipeline.run import runner\n"
-        "from inductor_debug.pipeline.run.entry import main\n"
+        "from inductor_debug.pipeline.run.commands.entry import main\n"
         "runner.Runner.run = lambda self: os.kill(os.getpid(), 9)\n"
         "main(['model=bert', 'accel=warn8', 'backend.adapter=my_package.MyAdapter'])"
     )
@@ -354,7 +354,8 @@ def test_an_interrupted_sweep_keeps_the_table_of_its_runs(tmp_path: Path) -> Non
     """The second of three runs gets SIGTERM while it works."""
     code = (
         "import glob, os, signal, sys\n"
-        "from inductor_debug.pipeline.run import session; from inductor_debug.pipeline.run.entry import main\n"
+        "from inductor_debug.pipeline.run.parent import session\n"
+        "from inductor_debug.pipeline.run.commands.entry import main\n"
         "serve = session.WorkerSession.serve\n"
         "def terminated(self, check):\n"
         "    if glob.glob(f'{os.environ[\"SWEEP\"]}/1-*'): os.kill(os.getpid(), signal.SIGTERM)\n"

@@ -11,7 +11,7 @@ from hydra.core.config_store import ConfigStore
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline.config import validate as validation
 from inductor_debug.pipeline.config.validate import validate
-from inductor_debug.pipeline.run.entry import main
+from inductor_debug.pipeline.run.commands.entry import main
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def typed(line: Line) -> list[str]:
 def outcome(words: Sequence[str], line: Line) -> Outcome:
     """Give words to the entry in this process. A run that would start is noted and does not, but for the worker's."""
     from inductor_debug.pipeline import cli
-    from inductor_debug.pipeline.run import entry
+    from inductor_debug.pipeline.run.commands import entry
 
     started: list[object] = []
     streams = io.StringIO(), io.StringIO()

@@ -9,8 +9,8 @@ from composing import compose
 
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline.config import arguments
-from inductor_debug.pipeline.run import composition, entry
-from inductor_debug.pipeline.run.jobs import is_sweep, planned_jobs
+from inductor_debug.pipeline.run.commands import composition, entry
+from inductor_debug.pipeline.run.commands.jobs import is_sweep, planned_jobs
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.registry import declared
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from inductor_debug.pipeline import cli
-from inductor_debug.pipeline.run import entry
+from inductor_debug.pipeline.run.commands import entry
 
 
 def said(capsys: pytest.CaptureFixture[str], *words: str) -> str:

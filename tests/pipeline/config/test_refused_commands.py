@@ -12,7 +12,7 @@ from listings import listing
 from stored_captures import stored_run
 
 from inductor_debug.pipeline import cli
-from inductor_debug.pipeline.run import entry
+from inductor_debug.pipeline.run.commands import entry
 
 ROOT = Path(__file__).resolve().parents[3]
 REPORT = "stages=[report]"

@@ -14,7 +14,7 @@ from stored_analysis import FILE, FILES, SCALE, SOFTMAX, launch, table, write
 
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline import query as analysis
-from inductor_debug.pipeline.run import entry
+from inductor_debug.pipeline.run.commands import entry
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.lower.questions.kernels import COLUMNS
 

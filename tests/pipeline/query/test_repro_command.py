@@ -26,7 +26,7 @@ from inductor_debug.pipeline.query.handover.owner import (
     through_each,
 )
 from inductor_debug.pipeline.query.handover.stored import StoredRepro
-from inductor_debug.pipeline.run import entry
+from inductor_debug.pipeline.run.commands import entry
 from inductor_debug.stages.artifacts.minimization import MinifiedRecord
 from inductor_debug.stages.encoding import jsonable
 

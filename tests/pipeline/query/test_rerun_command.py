@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from inductor_debug.models.errors import DamagedError, UserError
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.query import rerun_command, trust
-from inductor_debug.pipeline.run import entry
+from inductor_debug.pipeline.run.commands import entry
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,8 @@ from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.directory import manifest
 from inductor_debug.pipeline.directory.records import CudaDevice, TorchFound
 from inductor_debug.pipeline.directory.summary import build_summary
-from inductor_debug.pipeline.run import compiled_by, entry
+from inductor_debug.pipeline.run import compiled_by
+from inductor_debug.pipeline.run.commands import entry
 from inductor_debug.pipeline.run.restoring import Expected, recorded, restored
 from inductor_debug.stages.artifacts.compiled_by import Commit, CompiledBy, CompiledFor, ModelCode
 from inductor_debug.stages.artifacts.records import Run

@@ -12,8 +12,8 @@ import psutil
 import pytest
 from runner_support import HERE, Outcome, execute
 
-from inductor_debug.pipeline.run import forking
-from inductor_debug.pipeline.run.forking import close_fork_server, fork_server
+from inductor_debug.pipeline.run.parent import forking
+from inductor_debug.pipeline.run.parent.forking import close_fork_server, fork_server
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
 

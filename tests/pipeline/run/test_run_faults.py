@@ -17,8 +17,8 @@ from whole_directories import assert_complete
 
 from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline.directory.folders import made
-from inductor_debug.pipeline.run import guard
-from inductor_debug.pipeline.run.guard import BoundedLog
+from inductor_debug.pipeline.run.processes import guard
+from inductor_debug.pipeline.run.processes.guard import BoundedLog
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
 
@@ -62,7 +62,7 @@ def test_nothing_outlives_a_parent_that_is_killed_before_its_worker_knows_it(
 ) -> None:
     """The worker has its plan, and its interpreter is still starting."""
     killing = (
-        "import os, signal, inductor_debug.pipeline.run.session as session; send = session.send\n"
+        "import os, signal, inductor_debug.pipeline.run.parent.session as session; send = session.send\n"
         "session.send = lambda *words: (send(*words), os.kill(os.getpid(), signal.SIGKILL))\n"
     )
     mark = uuid.uuid4().hex

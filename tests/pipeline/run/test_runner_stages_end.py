@@ -28,7 +28,8 @@ def test_stages_of_one_worker_share_what_is_alive_and_the_parent_needs_no_torch(
 
 
 def test_importing_the_runner_imports_neither_torch_nor_pandas() -> None:
-    imports = "import sys; from inductor_debug.pipeline.run import runner, sweep, worker"
+    package = "inductor_debug.pipeline.run"
+    imports = f"import sys, {package}.runner, {package}.sweep, {package}.processes.worker"
     code = f"{imports}; print([name for name in ('torch', 'pandas') if name in sys.modules])"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "[]"
 

@@ -99,7 +99,7 @@ def test_a_folder_of_yaml_is_found_without_importing_its_package(site: Path, cap
 def test_listing_imports_neither_torch_nor_the_package(site: Path) -> None:
     (site / "chip_vendor" / "__init__.py").write_text("raise SystemExit('imported')")
     script = (
-        "import sys; from inductor_debug.pipeline.run.entry import main; code = main(['--help'])\n"
+        "import sys; from inductor_debug.pipeline.run.commands.entry import main; code = main(['--help'])\n"
         "assert 'torch' not in sys.modules and 'hydra' not in sys.modules, 'too much was imported'\n"
         "sys.exit(code)"
     )

@@ -17,7 +17,7 @@ from inductor_debug.pipeline.cache.folders import VARIABLES
 
 logger = logging.getLogger(__name__)
 
-_SERVER = str(Path(__file__).with_name("fork_server.py"))
+_SERVER = str(Path(__file__).parents[1] / "processes" / "fork_server.py")
 HEAD = 8
 """Bytes in which a request's length comes first."""
 _SECOND = 2

@@ -1,8 +1,8 @@
 """The process that workers of a sweep are forked from: ``python -P fork_server.py SOCKET``.
 
 It has imported what every worker needs, and torch once two of them needed it, but nothing of a model. So a job does not
-pay for these imports again. A forked worker has a guard as a started one has (:mod:`pipeline.run.guard`): it is forked
-first. The server ends when the other end of its socket is closed.
+pay for these imports again. A forked worker has a guard as a started one has (:mod:`.guard`): it is forked first. The
+server ends when the other end of its socket is closed.
 """
 
 import gc
@@ -20,8 +20,8 @@ from typing import Any
 
 from inductor_debug.pipeline.cache.key import own_source
 from inductor_debug.pipeline.cache.seen import imported_packages
-from inductor_debug.pipeline.run import guard, worker
-from inductor_debug.pipeline.run.forking import HEAD
+from inductor_debug.pipeline.run.parent.forking import HEAD
+from inductor_debug.pipeline.run.processes import guard, worker
 from inductor_debug.stages.backends.plugins import adds_devices
 from inductor_debug.stages.process_end import leave
 from inductor_debug.stages.registry import declared, is_ours

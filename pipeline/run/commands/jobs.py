@@ -25,14 +25,14 @@ from inductor_debug.pipeline.config.validate import to_config, validate
 from inductor_debug.pipeline.directory import summary
 from inductor_debug.pipeline.directory.ownership import claim_sweep, read_owner
 from inductor_debug.pipeline.directory.refusals import unwritable
-from inductor_debug.pipeline.run.clusters import check_launcher
-from inductor_debug.pipeline.run.composed_once import without_hydra
-from inductor_debug.pipeline.run.composition import Session
+from inductor_debug.pipeline.run.commands.clusters import check_launcher
+from inductor_debug.pipeline.run.commands.composed_once import without_hydra
+from inductor_debug.pipeline.run.commands.composition import Session
+from inductor_debug.pipeline.run.commands.job import run_job
+from inductor_debug.pipeline.run.commands.origin import Origin
 from inductor_debug.pipeline.run.error_words import headline
-from inductor_debug.pipeline.run.forking import close_fork_server
 from inductor_debug.pipeline.run.interruption import resumed_by
-from inductor_debug.pipeline.run.job import run_job
-from inductor_debug.pipeline.run.origin import Origin
+from inductor_debug.pipeline.run.parent.forking import close_fork_server
 from inductor_debug.pipeline.run.sweep import sweep_exit_code, write_sweep_table
 from inductor_debug.stages.formatting import counted
 

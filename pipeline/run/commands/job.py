@@ -15,7 +15,7 @@ from inductor_debug.models.errors import RunDirectoryError, UserError
 from inductor_debug.pipeline.config.validate import to_config
 from inductor_debug.pipeline.directory import summary
 from inductor_debug.pipeline.run import runner
-from inductor_debug.pipeline.run.origin import Origin
+from inductor_debug.pipeline.run.commands.origin import Origin
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.stages.artifacts.files import REPORT_PAGE
 
@@ -45,7 +45,7 @@ def run_job(composed: Any, origin: Origin, flags: Sequence[str] = (), expected: 
     Args:
         composed: the job's configuration.
         origin: where the command was started.
-        flags: the command line's, see :func:`pipeline.run.composition.hydra_session`.
+        flags: the command line's, see :func:`pipeline.run.commands.composition.hydra_session`.
         expected: of a stored run that is made again, what compiled it.
     """
     hydra = HydraConfig.get()

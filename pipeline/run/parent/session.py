@@ -34,9 +34,9 @@ from inductor_debug.pipeline.run.events import (
     Waiting,
     Warned,
 )
-from inductor_debug.pipeline.run.forking import Forked, ForkServer
+from inductor_debug.pipeline.run.parent.forking import Forked, ForkServer
+from inductor_debug.pipeline.run.parent.watch import Watch, describe_death
 from inductor_debug.pipeline.run.plan import Plan
-from inductor_debug.pipeline.run.watch import Watch, describe_death
 from inductor_debug.stages.artifacts.compiled_by import CompiledBy
 from inductor_debug.stages.child_processes import send
 
@@ -48,7 +48,7 @@ _CHUNK = 1 << 20
 _EVENT_LIMIT = 64 << 20
 MARKER = "INDUCTOR_DEBUG_WORKER"
 """Environment variable of a worker and of all that it starts: how they are found where their guard was killed."""
-_GUARD = str(Path(__file__).with_name("guard.py"))
+_GUARD = str(Path(__file__).parents[1] / "processes" / "guard.py")
 
 
 class WorkerSession:
@@ -249,7 +249,7 @@ def _started(environment: Mapping[str, str], files: Sequence[int], limit: int | 
     numbers = (lifeline, lock[0] if lock else -1, events, -1 if limit is None else limit)
     guard = [sys.executable, "-I", "-S", _GUARD, *map(str, numbers)]
     return subprocess.Popen(
-        [*guard, sys.executable, "-P", "-m", "inductor_debug.pipeline.run.worker", str(events)],
+        [*guard, sys.executable, "-P", "-m", "inductor_debug.pipeline.run.processes.worker", str(events)],
         stdin=subprocess.PIPE,
         stdout=log,
         stderr=subprocess.STDOUT,

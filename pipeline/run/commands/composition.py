@@ -27,7 +27,7 @@ from inductor_debug.pipeline.config.hydra_errors import translate
 from inductor_debug.pipeline.config.schema import register
 from inductor_debug.pipeline.config.yaml_source import limit_yaml
 from inductor_debug.pipeline.directory.names import LOG
-from inductor_debug.pipeline.run.composed_once import ComposedOnce
+from inductor_debug.pipeline.run.commands.composed_once import ComposedOnce
 from inductor_debug.pipeline.run.restoring import Expected, recorded
 from inductor_debug.stages.backends.plugins import conf_folders
 from inductor_debug.stages.file_names import shortened

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from inductor_debug.pipeline.directory.records import CudaDevice, TorchFound
 from inductor_debug.pipeline.run.events import LINES, Event
 
-logger = logging.getLogger("inductor_debug.pipeline.run.worker")
+logger = logging.getLogger("inductor_debug.pipeline.run.processes.worker")
 
 Emit = Callable[[Event], None]
 """Tells the parent an event."""

@@ -1,4 +1,4 @@
-"""The process in which stages run: ``python -P -m pipeline.run.worker EVENTS_FD``, with the plan as JSON on its input.
+"""The process in which stages run: ``python -P -m pipeline.run.processes.worker EVENTS_FD``, the plan on its input.
 
 It reports through lines on the events' file descriptor, each a token and an event (:mod:`pipeline.run.events`).
 """
@@ -47,8 +47,8 @@ from inductor_debug.pipeline.run.events import (
     Warned,
 )
 from inductor_debug.pipeline.run.plan import ALWAYS_LAST, Plan
-from inductor_debug.pipeline.run.preflight import build_case, check_backend, check_eager, needs_eager
-from inductor_debug.pipeline.run.process import (
+from inductor_debug.pipeline.run.processes.preflight import build_case, check_backend, check_eager, needs_eager
+from inductor_debug.pipeline.run.processes.process import (
     Emit,
     describe_devices,
     keep_recursion_limit,
@@ -56,8 +56,8 @@ from inductor_debug.pipeline.run.process import (
     prepare_process,
     writer,
 )
+from inductor_debug.pipeline.run.processes.reuse import MadeBy, Reuse, made_by_of, narrowed
 from inductor_debug.pipeline.run.restoring import Expected
-from inductor_debug.pipeline.run.reuse import MadeBy, Reuse, made_by_of, narrowed
 from inductor_debug.stages.artifacts.compiled_by import CompiledBy
 from inductor_debug.stages.artifacts.records import ReproRecord, StageRecord
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
@@ -69,7 +69,7 @@ from inductor_debug.stages.torch_internals.dynamo_options import in_force
 if TYPE_CHECKING:
     from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
 
-logger = logging.getLogger("inductor_debug.pipeline.run.worker")
+logger = logging.getLogger("inductor_debug.pipeline.run.processes.worker")
 
 
 class Worker:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from inductor_debug.models.errors import RunDirectoryError
 from inductor_debug.pipeline.run.compiled_by import matters
-from inductor_debug.pipeline.run.reuse import ALSO
+from inductor_debug.pipeline.run.processes.reuse import ALSO
 
 _CARRIED = (*ALSO, "PYTHONPATH", "HF_HUB_OFFLINE", "XDG_CACHE_HOME")
 

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from inductor_debug.pipeline.run.memory import within_the_machine
 from inductor_debug.pipeline.run.plan import Plan
+from inductor_debug.pipeline.run.processes.memory import within_the_machine
 from inductor_debug.stages.contract import StageContext
 
 

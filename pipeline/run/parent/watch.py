@@ -9,7 +9,7 @@ import time
 import psutil
 
 from inductor_debug.models.units import format_bytes
-from inductor_debug.pipeline.run.forking import Forked
+from inductor_debug.pipeline.run.parent.forking import Forked
 from inductor_debug.stages.child_processes import signal_name
 
 _GUARD_S = 20.0

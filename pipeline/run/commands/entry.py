@@ -40,8 +40,8 @@ def _main(argv: list[str], refuse: bool) -> int:
         sys.stdout.write(help_text(arguments.config_dir_of(argv)))
         return 0
     from inductor_debug.pipeline.config.strict_types import strict_types
-    from inductor_debug.pipeline.run import jobs
-    from inductor_debug.pipeline.run.composition import hydra_session
+    from inductor_debug.pipeline.run.commands import jobs
+    from inductor_debug.pipeline.run.commands.composition import hydra_session
 
     args = arguments.parse(argv)
     if args.shell_completion:

@@ -1,0 +1,1 @@
+"""Worker processes as their parent has them: started, watched, ended."""
