@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import benchmark_models
@@ -12,6 +13,7 @@ import pytest
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import UserError, mistake_in
 from inductor_debug.stages.artifacts.measurements import Machine
+from inductor_debug.stages.backends.compiled import compiled_case
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.processes import SamplingDied, SamplingRaised, ended, sample_in_process
 from inductor_debug.stages.benchmark.stage import BenchmarkStage
@@ -118,3 +120,13 @@ def test_a_process_ends_with_the_one_that_started_it(variables):
 def test_how_a_process_ended_is_told_by_its_signal_or_its_code():
     assert [ended(code) for code in (-9, 3)] == ["was killed by SIGKILL", "ended by itself with exit code 3"]
     assert benchmark_models.net()[1][0].shape == (2, 16)
+
+
+def test_while_processes_sample_this_one_holds_neither_model_nor_compiled_code(variables):
+    context = StageContext(settings(), MemoryArtifacts(), children=variables)
+    compiled_case(context)
+    weight = weakref.ref(next(context.case.module.parameters()))
+    alive = []
+    context.progress = lambda _: alive.append(weight() is not None)
+    assert BenchmarkStage(QUICK).run(context).status == "passed"
+    assert alive and not any(alive)
