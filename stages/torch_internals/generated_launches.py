@@ -111,11 +111,12 @@ def find_launches(lowered: "LoweredGraph", generated: Collection[str]) -> list[L
         if buffer.origin:
             origins[buffer.origin].add(buffer.name)
     parts = _parts(lowered.schedule.nodes, lowered.schedule.buffers)
+    places = {name: place for place, name in enumerate(inputs)}
     for launch in launches:
         if id(launch) not in named:
             launch.nodes = [name for name in launch.nodes if name not in called]
             if launch.scheduled:
-                launch.nodes = _computable(launch, inputs, origins, parts)
+                launch.nodes = _computable(launch, inputs, places, origins, parts)
             launch.copied = _copied(launch, lowered.schedule.buffers, parts)
     return launches
 
@@ -274,6 +275,7 @@ def _parts(nodes: "Iterable[ScheduledNode]", buffers: "Mapping[str, BufferInfo]"
 def _computable(
     launch: Launch,
     inputs: Mapping[str, tuple[str, ...]],
+    places: Mapping[str, int],
     origins: Mapping[str, set[str]],
     parts: Mapping[str, set[str]],
 ) -> list[str]:
@@ -282,7 +284,8 @@ def _computable(
     Of an external call only those whose outputs it makes, where these are buffers.
 
     Args:
-        inputs: post-grad node → what it reads, in the graph's order.
+        inputs: post-grad node → what it reads.
+        places: post-grad node → its place in the graph.
         origins: node → the buffers that hold its output.
         parts: from :func:`_parts`.
     """
@@ -295,8 +298,7 @@ def _computable(
         buffers = origins.get(source, set())
         return not at_hand.isdisjoint(buffers) or verdicts.get(source, not buffers)
 
-    mine = set(launch.nodes)
-    for name in (name for name in inputs if name in mine):
+    for name in sorted({name for name in launch.nodes if name in places}, key=places.__getitem__):
         verdicts[name] = all(map(has, inputs[name]))
     if launch.generated:
         partly = sorted({node for name in made for node in parts.get(name, ()) if node in inputs})
