@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import gc
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -131,6 +132,7 @@ def forget_case(context: StageContext) -> None:
     """Let go of the case, of what was compiled, and of the memory that they took. A later stage makes them anew."""
     context.live.clear()
     dynamo.reset()
+    gc.collect()
     give_back_memory()
 
 
