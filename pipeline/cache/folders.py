@@ -8,6 +8,7 @@ VARIABLES = {
     "TORCHINDUCTOR_CACHE_DIR": "inductor",
     "TRITON_CACHE_DIR": "triton",
     "CUDA_CACHE_PATH": "cuda",
+    "MPLCONFIGDIR": "mpl",  # a list of fonts that matplotlib wrote is no file of the user's
     "TMPDIR": "tmp",  # where torch keeps precompiled headers, whatever its cache's folder is
 }
 """Environment variable of a worker → folder within the compilers' caches."""

@@ -137,7 +137,7 @@ class RunDirectory:
         remove_files(self.path, list(files_below(self.path, (STAGES,))))
 
     def make_cache(self) -> Path:
-        """A new private folder for the compilers' caches; :meth:`remove_caches` ends it."""
+        """A new private folder for the compilers' and matplotlib's caches; :meth:`remove_caches` ends it."""
         return Path(tempfile.mkdtemp(prefix=CACHE_PREFIX, dir=self.path))
 
     def remove_caches(self) -> None:

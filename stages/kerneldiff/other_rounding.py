@@ -92,9 +92,10 @@ def judged(
     """
     asked = {index: found for index, row in enumerate(rows) if (found := noise_of(row, gold, factor)) is not None}
     judgements = {index: row.judgement for index, row in enumerate(rows) if index in asked}
+    ideal = base
     if asked and draws:
         give_back_memory()
-    ideal = base.to_gold() if asked and draws else base
+        ideal = base.to_gold()
     open_still, jumped = dict(asked), False
 
     def judge() -> dict[int, RoundingFloor | DiscreteOutput]:

@@ -17,7 +17,7 @@ def worker_environment(cache: Path) -> dict[str, str]:
     """This process's variables, and those that a run sets for every worker.
 
     Args:
-        cache: folder of the compilers' caches.
+        cache: folder of the compilers' and matplotlib's caches.
     """
     environment = dict(os.environ)
     for variable, folder in VARIABLES.items():
