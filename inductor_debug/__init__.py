@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from inductor_debug.stages.mock_backends import aot_mock_backend, mock_backend
     from inductor_debug.stages.numerics.comparison import assert_matches, compare, compare_tensors
     from inductor_debug.stages.numerics.metrics import Metric
-    from inductor_debug.stages.report.sections import ReportedRun, ReportSection
+    from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection
     from inductor_debug.stages.rules.engine import check
     from inductor_debug.stages.rules.violation import CustomFinding, Violation, row
     from inductor_debug.stages.rules.violations import Violations
@@ -49,6 +49,7 @@ _PLACES = {
     "Metric": "stages.numerics.metrics",
     "Profile": "stages.accelerators.profile",
     "Question": "stages.declaration",
+    "Answer": "stages.report.sections",
     "ReportSection": "stages.report.sections",
     "ReportedRun": "stages.report.sections",
     "Rule": "stages.accelerators.config",
@@ -82,6 +83,7 @@ __all__ = [
     "AccelConfig",
     "AcceleratorAdapter",
     "Analysis",
+    "Answer",
     "ConfigurationError",
     "CustomFinding",
     "Declaration",

@@ -1,5 +1,6 @@
 """Numbers in words, the same in every stage's message and in the report."""
 
+import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -88,6 +89,18 @@ def _was(status: str) -> str:
     return {"timed_out": "timed out", "crashed": "crashed", "passed": "passed", "failed": "failed"}.get(
         status, f"was {status}"
     )
+
+
+def times(value: Any) -> str:
+    """A ratio to three digits, never as a power of ten: ``25,700``, ``1.25``; a dash where unknown."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        return "–"
+    if not math.isfinite(number):
+        return str(number)
+    rounded = float(f"{number:.3g}")
+    return f"{rounded:,.0f}" if abs(rounded) >= 100 else f"{rounded:g}"
 
 
 def short(value: Any) -> str:

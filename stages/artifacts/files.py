@@ -25,6 +25,7 @@ from inductor_debug.stages.artifacts.records import (
     StageRecord,
     Summary,
 )
+from inductor_debug.stages.artifacts.sources import Excerpt
 from inductor_debug.stages.artifacts.tables import (
     CandidateRow,
     DriftRow,
@@ -57,6 +58,7 @@ REPRO = File("repros/{name}")
 GRAPH = Json("capture/graphs/{graph}.json", GraphRecord)
 GRAPH_CODE = File("capture/graphs/{graph}.py")
 GRAPH_PICTURE = File("capture/graphs/{graph}.svg")
+SOURCES = Json("capture/sources.json", list[Excerpt])
 STATISTICS = Table("capture/statistics.csv", StatisticsRow)
 BREAKS = Json("capture/breaks.json", list[BreakRecord])
 RECOMPILES = Json("capture/recompiles.json", list[RecompileRecord])

@@ -8,12 +8,13 @@ from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import percent, short
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped
 
 
 class BenchmarkSection(ReportSection):
     """How fast is it?"""
 
+    title = "How fast is it?"
     template = Path(__file__).with_name("section.html")
 
     def collect(self, run: ReportedRun) -> Row | None:
@@ -24,14 +25,22 @@ class BenchmarkSection(ReportSection):
             **found, "throughput": capped(rows, files.THROUGHPUT, run.max_rows)}  # fmt: skip
 
     def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:
-        """``width``: how wide the interval is, in words."""
-        return {"width": width_told(data)}
+        """``width``: how wide the interval is, in words; ``interval``: where to draw it."""
+        return {"width": width_told(data), "interval": _drawn(data)}
 
-    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+    def answer(self, data: Row | None, report: Mapping[str, Any]) -> Answer | None:
         if data is None or data.get("speedup") is None:
-            return []
+            return None
         wrong = bool(((report.get("numerics") or {}).get("summary") or {}).get("failed"))
-        return [f"Speed: {_speed(data, wrong)}"]
+        told = _speed(data, wrong)
+        if speed_doubt(data):
+            return Answer("unknown", "not established", told)
+        interval = speed_interval(data)
+        word = f"{short(data['speedup'])} times"
+        does = f"is {word} as fast as the reference"
+        if interval and interval[0] <= 1 <= interval[1]:
+            word, does = "no difference", "is neither faster nor slower than the reference as far as was measured"
+        return Answer("told", word, told, does)
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         interval, doubt = speed_interval(data), speed_doubt(data)
@@ -48,6 +57,18 @@ def speed_interval(benchmark: Mapping[str, Any] | None) -> tuple[float, float] |
     """The speed-up's 95 % interval, where there is one."""
     found = (benchmark or {}).get("speedup_ci95")
     return (float(found[0]), float(found[1])) if found and None not in found else None
+
+
+def _drawn(benchmark: Mapping[str, Any] | None) -> dict[str, float] | None:
+    """Pixels of the speed-up's interval, its middle and 1, on an axis from 10 to 410; None without an interval."""
+    interval = speed_interval(benchmark)
+    if benchmark is None or interval is None or not benchmark.get("speedup"):
+        return None
+    marks = {"low": interval[0], "high": interval[1], "point": float(benchmark["speedup"]), "one": 1.0}
+    least, most = min(marks.values()), max(marks.values())
+    room = (most - least) * 0.1 or 0.1
+    scale = 400 / (most - least + 2 * room)
+    return {name: round(10 + (value - least + room) * scale, 1) for name, value in marks.items()}
 
 
 def width_told(benchmark: Mapping[str, Any] | None) -> str:
@@ -84,7 +105,7 @@ def _speed(benchmark: Mapping[str, Any], wrong: bool) -> str:
     sides = [(benchmark.get(side) or {}).get("median_ms") for side in ("reference", "test")]
     doubt = speed_doubt(benchmark)
     text = f"{short(benchmark['speedup'])} times as fast as the reference"
-    text = f"not established, {doubt}; measured {text}" if doubt else text
+    text = f"Not established, {doubt}; measured {text}" if doubt else text
     if None not in sides:
         text += f" (median step {short(sides[0])} ms → {short(sides[1])} ms)"
     interval = speed_interval(benchmark)

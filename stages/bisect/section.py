@@ -7,7 +7,9 @@ from typing import Any
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped
+
+_WORDS = {"found": "found", "none": "no fault"}
 
 
 def bisection(artifacts: Artifacts, max_rows: int) -> Row | None:
@@ -30,13 +32,18 @@ def bisection(artifacts: Artifacts, max_rows: int) -> Row | None:
 class BisectionSection(ReportSection):
     """Which part of the compiler?"""
 
+    title = "Which part of the compiler?"
     template = Path(__file__).with_name("section.html")
 
     def collect(self, run: ReportedRun) -> Row | None:
         return bisection(run.artifacts, run.max_rows)
 
-    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
-        return [] if data is None else [f"Bisection: {data['answer']}."]
+    def answer(self, data: Row | None, report: Mapping[str, Any]) -> Answer | None:
+        if data is None:
+            return None
+        known = data["verdict"] in ("found", "none")
+        return Answer("told" if known else "unknown", _WORDS.get(data["verdict"], "not established"),
+                      f"{data['answer']}.")  # fmt: skip
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         if data is None or data["verdict"] in ("found", "none"):

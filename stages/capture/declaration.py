@@ -12,6 +12,6 @@ DECLARATION = Declaration(
     reads=(*CASE, "backend.dynamo"),
     by_default=True,
     summary={"graphs": GraphCounts()},
-    sections=(Section("graphs", "inductor_debug.stages.capture.section:GraphsSection"),),
+    sections=(Section("graphs", "inductor_debug.stages.capture.section:GraphsSection", place=72),),
     subject="What was captured",
 )

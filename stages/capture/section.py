@@ -10,24 +10,26 @@ from inductor_debug.stages.artifacts.records import BreakRecord
 from inductor_debug.stages.capture.pictures import pictures
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted, describe_breaks
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped
 
 
 class GraphsSection(ReportSection):
-    """Graphs."""
+    """What was captured?"""
 
+    title = "What was captured?"
     template = Path(__file__).with_name("section.html")
-    describes = True
 
     def collect(self, run: ReportedRun) -> Row:
         return _graphs(run.artifacts, run.summary, run.max_rows)
 
-    def findings(self, data: Row, report: Mapping[str, Any]) -> list[str]:
+    def answer(self, data: Row, report: Mapping[str, Any]) -> Answer | None:
         graphs = data["summary"]
         if graphs.get("dynamo") is None:
-            return []
-        breaks = data["breaks_in_words"] or counted(graphs.get("breaks") or 0, "graph break")
-        return [f"Graphs: {graphs['dynamo']} from Dynamo, {breaks}."]
+            return None
+        broken = data["breaks_in_words"] or (graphs.get("breaks") and counted(graphs["breaks"], "graph break"))
+        of_it = "" if graphs.get("nodes") is None else f" of {counted(graphs['nodes'], 'operation')}"
+        told = f"Dynamo captured {counted(graphs['dynamo'], 'graph')}{of_it}, with {broken or 'no graph break'}."
+        return Answer("warn" if broken else "told", broken or counted(graphs["dynamo"], "graph"), told)
 
     def not_established(self, data: Row, report: Mapping[str, Any]) -> list[str]:
         if not data["breaks_in_words"]:
@@ -46,6 +48,7 @@ def _graphs(artifacts: Artifacts, summary: Mapping[str, Any], max_rows: int) -> 
     statistics = files.STATISTICS.cells(artifacts)
     return {
         "summary": summary.get("graphs") or {},
+        "files": files.GRAPH.stored(artifacts),
         "recompiles": None if recompiles is None else len(recompiles),
         "totals": [row for row in statistics or [] if row.get("scope") == "graph"],
         "statistics": capped(statistics, files.STATISTICS, max_rows),

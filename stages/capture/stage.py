@@ -7,6 +7,7 @@ from inductor_debug.stages.artifacts.records import GraphCounts
 from inductor_debug.stages.capture import breaks
 from inductor_debug.stages.capture.compilation import Capture, capture
 from inductor_debug.stages.capture.declaration import DECLARATION
+from inductor_debug.stages.capture.sources import excerpts
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import counted, describe_breaks
 from inductor_debug.stages.graph_pictures import draw_graph
@@ -85,6 +86,7 @@ def _artifacts(found: Capture) -> dict[str, Any]:
         artifacts[files.GRAPH.at(graph.id)] = graph.to_json()
         artifacts[files.GRAPH_CODE.at(graph.id)] = found.code[graph.id]
         artifacts[files.GRAPH_PICTURE.at(graph.id)] = draw_graph(graph)
+    artifacts[files.SOURCES.path] = excerpts(found.graphs)
     artifacts[files.STATISTICS.path] = files.STATISTICS.frame(statistics(found.graphs))
     artifacts[files.BREAKS.path] = found.breaks
     artifacts[files.CAPTURED_GUARDS.path] = found.guards

@@ -1,7 +1,7 @@
 """The report's part on the profile: what was found, at which lines, and what was not looked at."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,7 @@ from inductor_debug.stages.artifacts.records import Violations
 from inductor_debug.stages.constrain.tables import top_lines
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, State
 from inductor_debug.stages.rules.findings import by_finding, severity_of
 
 
@@ -43,37 +43,46 @@ def _shares(row: Row) -> Row:
     return {key: (float(value) if value else None) if key.endswith("_share") else value for key, value in row.items()}
 
 
-def finding(found: Mapping[str, Any] | None, accel: str, breaks: str) -> str | None:
-    """One sentence for the top of the report; None where there is no table.
+def fit(found: Mapping[str, Any], accel: str, breaks: str) -> Answer:
+    """Whether the model fits.
 
     Args:
         found: what :func:`violations` gave.
         accel: the profile's name.
         breaks: Dynamo's breaks in words, empty for none.
     """
-    if found is None:
-        return None
-    if found["total"] is None:
-        return f"Fit: nothing was checked: the profile {accel} has no rules."
-    by_rule = ", ".join(f"{rule} {count}" for rule, count in found["by_rule"].items())
-    mode = "strict" if found.get("strict") else "warning"
-    outside = f"; what runs outside the graphs was not checked ({breaks})" if breaks else ""
-    rules = f" ({by_rule})" if by_rule else ""
     own = found.get("declared_by") == "backend"
-    whose = f", by the rules that the backend declares ({found['profile']})" if own else ""
-    return f"Fit: {counted(found['total'], 'finding')} in {mode} mode{rules}{whose}{outside}."
+    rules = f"the rules that the backend declares ({found['profile']})" if own else f"the profile {accel}"
+    if found["total"] is None:
+        return Answer("unknown", "not checked", f"Nothing was checked: the profile {accel} has no rules.",
+                      then=("inductor-debug profiles", "inductor-debug check RUN accel=warn16"))  # fmt: skip
+    outside = f" What runs outside the graphs was not checked ({breaks})." if breaks else ""
+    severities = Counter(found["by_severity"])
+    counts = {"violation": severities["error"], "warning": severities["warning"]}
+    broken = [counted(count, name) for name, count in counts.items() if count]
+    left = [f"{counted(severities[name], 'finding')} {what}" for name, what in
+            (("waived", "waived"), ("undecided", "undecided")) if severities[name]]  # fmt: skip
+    beside = f" {' and '.join(left)}." if left else ""
+    if not broken:
+        state: State = "unknown" if severities["undecided"] else "good"
+        word = "undecided" if severities["undecided"] else "yes"
+        does = "" if severities["undecided"] else f"fits {rules}"
+        return Answer(state, word, f"No rule of {rules} is broken.{beside}{outside}", does)
+    by_rule = ", ".join(f"{rule} {count}" for rule, count in found["by_rule"].items())
+    told = f"{' and '.join(broken)} of {rules}, by rule: {by_rule}.{beside}{outside}"
+    strict = "A violation fails the run." if severities["error"] else "The profile is not strict, so the run goes on."
+    return Answer(
+        "bad" if severities["error"] else "warn",
+        "no" if severities["error"] else " and ".join(broken),
+        f"{told[0].upper()}{told[1:]} {strict}",
+        f"does not fit {rules} ({' and '.join(broken)})",
+        then=("inductor-debug analyze RUN --type constraints", *_further_values(found["by_rule"])),
+    )
 
 
-def reproductions(repros: Sequence[Mapping[str, Any]]) -> str | None:
-    """One sentence for the top of the report; None where there is none.
-
-    Args:
-        repros: ``repros`` of summary.json.
-    """
-    if not repros:
-        return None
-    verified = sum(bool(row.get("verified")) for row in repros)
-    return f"Reproductions: {counted(len(repros), 'script')} in repros/, {verified} verified in a fresh process."
+def _further_values(by_rule: Mapping[str, int]) -> list[str]:
+    """What to type to see which values would be kept to."""
+    return ["inductor-debug check RUN --grid alignment=1:128"] if by_rule.get("alignment") else []
 
 
 def _code(artifacts: Artifacts) -> dict[str, str]:
@@ -85,15 +94,15 @@ def _code(artifacts: Artifacts) -> dict[str, str]:
 class ViolationsSection(ReportSection):
     """Does it fit?"""
 
+    title = "Does it fit?"
     template = Path(__file__).with_name("section.html")
 
     def collect(self, run: ReportedRun) -> Row | None:
         return violations(run.artifacts, None if run.head is None else run.head.violations, run.max_rows)
 
-    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+    def answer(self, data: Row | None, report: Mapping[str, Any]) -> Answer | None:
         breaks = str((report.get("graphs") or {}).get("breaks_in_words") or "")
-        found = [finding(data, str(report["run"]["accel"]), breaks), reproductions(report["repros"])]
-        return [sentence for sentence in found if sentence]
+        return None if data is None else fit(data, str(report["run"]["accel"]), breaks)
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         notes = []

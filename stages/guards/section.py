@@ -9,7 +9,7 @@ from inductor_debug.stages.artifacts.guards import GuardedGraph
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped
 
 
 def guards(artifacts: Artifacts, max_rows: int) -> Row | None:
@@ -39,18 +39,20 @@ def _graph(graph: GuardedGraph) -> Row:
 class GuardsSection(ReportSection):
     """What makes it compile again?"""
 
+    title = "What makes it compile again?"
     template = Path(__file__).with_name("section.html")
 
     def collect(self, run: ReportedRun) -> Row | None:
         return guards(run.artifacts, run.max_rows)
 
-    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+    def answer(self, data: Row | None, report: Mapping[str, Any]) -> Answer | None:
         if data is None:
-            return []
+            return None
         again = [f"{kind} ({', '.join(policies)})" for kind, policies in data["recompiling"].items() if policies]
-        told = f"recompiles when these vary: {'; '.join(again)}" if again else "nothing that was varied recompiles"
+        told = f"It recompiles when these vary: {'; '.join(again)}" if again else "Nothing that was varied recompiles"
         limits = f"; {counted(len(data['limits']), 'limit')} on compilations reached" if data["limits"] else ""
-        return [f"Guards: {told}{limits}."]
+        return Answer("warn" if limits else "told", counted(len(again), "variation") if again else "nothing",
+                      f"{told}{limits}.")  # fmt: skip
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         return [f"Guards, {note}." for note in (data or {}).get("not_established", [])]

@@ -12,8 +12,8 @@ from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.artifacts.records import Numerics
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.encoding import jsonable
-from inductor_debug.stages.formatting import counted, short, stage_note
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
+from inductor_debug.stages.formatting import counted, place, short, stage_note
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped
 from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted, whole_table
 
 NUMBER_COLUMNS = ("kind", "path", "verdict", "bound", "ratio", "max_abs", "max_rel", "rmse", "max_ulp", "nan_reference",
@@ -27,6 +27,8 @@ VERDICT_DESCRIPTIONS = {
     "not_exercised": "not exercised",
 }
 _FAILING = ("defect", "not_established")
+_RIGHT = ("exact", "within_floor", "within_tolerance")
+_STATUS_WORDS = {"crashed": "crashed", "timed_out": "timed out"}
 
 
 def numerics(artifacts: Artifacts, stored: Numerics | None, max_rows: int) -> Row | None:
@@ -97,20 +99,34 @@ def wrong_first(row: Row) -> tuple[int, float]:
 class NumericsSection(ReportSection):
     """Is it right?"""
 
+    title = "Is it right?"
     template = Path(__file__).with_name("section.html")
 
     def collect(self, run: ReportedRun) -> Row | None:
         return numerics(run.artifacts, None if run.head is None else run.head.numerics, run.max_rows)
 
-    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+    def answer(self, data: Row | None, report: Mapping[str, Any]) -> Answer | None:
         verdict = (data or {}).get("summary", {}).get("verdict")
         if data is None or not verdict:
-            return []
+            return None
         told = VERDICT_DESCRIPTIONS.get(verdict, verdict)
+        status = next((row.get("status") for row in report["stages"] if row.get("name") == "kerneldiff"), None)
         if data["tally"] is None:
             note = stage_note(report["stages"], "kerneldiff").replace(f"{verdict}: ", "")
-            return [f"Numbers: {told}, no tensor was compared: {note}."]
-        return [f"Numbers: {told}; {data['tally']}; largest absolute error {short(data['summary'].get('max_abs'))}."]
+            crashed = status in ("crashed", "timed_out")
+            return Answer("bad" if crashed else "unknown", _STATUS_WORDS.get(str(status), told),
+                          f"No tensor was compared: {note}.",
+                          f"ended the stage kerneldiff early ({_STATUS_WORDS[str(status)]})" if crashed else "",
+                          then=("inductor-debug rerun RUN",))  # fmt: skip
+        text = f"{data['tally']}. The largest absolute error is {short(data['summary'].get('max_abs'))}."
+        if verdict in _RIGHT:
+            return Answer("good", "yes", f"All results are {told}: {text}", f"computes right numbers ({told})")
+        if verdict != "defect":
+            return Answer("unknown", told, f"It is {told}: {text}")
+        where = _where(data["diagnosis"] or {})
+        return Answer("bad", "no", f"{text[0].upper()}{text[1:]}{where and f' {where}'}",
+                      f"computes wrong numbers{_first_wrong(data['diagnosis'] or {})}",
+                      then=_next(report["repros"], report.get("bisection") is not None))  # fmt: skip
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         stored = (data or {}).get("summary", {})
@@ -128,6 +144,30 @@ class NumericsSection(ReportSection):
         """``images``: the plots' PNG, embedded."""
         plots = {name: base64.b64encode(artifacts.read_bytes(name)).decode() for name in (data or {}).get("plots", [])}
         return {"images": {name: f"data:image/png;base64,{content}" for name, content in plots.items()}}
+
+
+def _where(diagnosis: Mapping[str, Any]) -> str:
+    """The first operation that is wrong, as a sentence; empty where none is known."""
+    found = diagnosis.get("first_divergence")
+    if not isinstance(found, Mapping) or not found.get("node"):
+        return ""
+    line = f" at {place(found['source'])}" if found.get("source") else ""
+    kernel = f", computed by {found['kernel']}" if found.get("kernel") else ""
+    return (
+        f"The first wrong operation is {found.get('target')} ({found['node']} of {found.get('graph')}){line}{kernel}."
+    )
+
+
+def _first_wrong(diagnosis: Mapping[str, Any]) -> str:
+    found = diagnosis.get("first_divergence")
+    return f" from {found['target']} on" if isinstance(found, Mapping) and found.get("target") else ""
+
+
+def _next(repros: Sequence[Mapping[str, Any]], bisected: bool) -> tuple[str, ...]:
+    """What to type where the numbers are wrong: run what shows it, else look for what does; then bisect."""
+    shown = next((row["path"] for row in repros if row.get("verified") and not row.get("violations")), None)
+    smallest = f"inductor-debug repro RUN {Path(shown).name} --run" if shown else "inductor-debug minify RUN"
+    return (smallest,) if bisected else (smallest, "inductor-debug rerun RUN stages=[kerneldiff,bisect,report]")
 
 
 def answer(run: StoredRun, wanted: Wanted) -> Analysis:

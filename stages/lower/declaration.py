@@ -13,7 +13,7 @@ DECLARATION = Declaration(
     by_default=True,
     skipped_by_violation=True,
     sections=(
-        Section("lowering", "inductor_debug.stages.lower.section:LoweringSection"),
+        Section("lowering", "inductor_debug.stages.lower.section:LoweringSection", place=71),
         Section("emulation", "inductor_debug.stages.lower.emulation_section:EmulationSection", place=31),
     ),
     subject="What the compiler made",

@@ -9,7 +9,7 @@ from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.emulation.kinds import DEFECTS, KINDS
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, State, capped
 
 HOST = "fallback"
 
@@ -40,20 +40,24 @@ def emulation(artifacts: Artifacts, max_rows: int) -> Row | None:
 class EmulationSection(ReportSection):
     """What did the emulation find?"""
 
+    title = "What did the emulation find?"
     template = Path(__file__).with_name("emulation_section.html")
 
     def collect(self, run: ReportedRun) -> Row | None:
         return emulation(run.artifacts, run.max_rows)
 
-    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+    def answer(self, data: Row | None, report: Mapping[str, Any]) -> Answer | None:
         if data is None:
-            return []
+            return None
         counts = dict(data["counts"])
         host = counts.pop(HOST, 0)
         told = ", ".join(f"{counted(count, 'node')} with {kind}" for kind, count in counts.items()) or "no finding"
         defects = [kind for kind in DEFECTS if kind in counts]
         kept = " (recorded alone: the profile says strict: false)" if defects and data["warns"] else ""
-        return [f"Emulation: {told}{kept}; {counted(host, 'operation')} on the host."]
+        state: State = "told" if not defects else "warn" if data["warns"] else "bad"
+        return Answer(state, f"{sum(counts.values())} found" if counts else "nothing",
+                      f"The emulation found {told}{kept}; {counted(host, 'operation')} on the host.",
+                      "computes wrong values in the profile's own formats" if state == "bad" else "")  # fmt: skip
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         count = (data or {}).get("counts", {}).get("not_emulated", 0)

@@ -9,17 +9,34 @@ from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.artifacts.lowering import LaunchRecord
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.formatting import describe_calls
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection
+from inductor_debug.stages.formatting import counted, describe_calls
+from inductor_debug.stages.report.highlighting import LANGUAGES, highlighted
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection
+
+MOST_CHARACTERS = 400_000
+"""Of the kernels' source on the page."""
 
 
 class LoweringSection(ReportSection):
     """What did the compiler make of it?"""
 
+    title = "What did the compiler make of it?"
     template = Path(__file__).with_name("section.html")
 
     def collect(self, run: ReportedRun) -> list[Row]:
         return _lowering(run.artifacts, run.max_rows)
+
+    def answer(self, data: list[Row], report: Mapping[str, Any]) -> Answer | None:
+        if not data:
+            return None
+        calls = sum(graph["rows_total"] for graph in data)
+        told = "; ".join(f"{graph['graph']}: {graph['calls']}" for graph in data[:3])
+        more = f"; and {counted(len(data) - 3, 'more graph')}" if len(data) > 3 else ""
+        return Answer("told", counted(calls, "kernel call"), f"{told}{more}.")
+
+    def page(self, data: list[Row], artifacts: Artifacts) -> Mapping[str, Any]:
+        """``kernel_sources``: graph and name → file and lines."""
+        return {"kernel_sources": _kernel_sources(artifacts)}
 
     def not_established(self, data: list[Row], report: Mapping[str, Any]) -> list[str]:
         return [f"{graph['graph']}, lowering: {note}." for graph in data for note in graph["not_established"]]
@@ -38,7 +55,7 @@ def _lowering(artifacts: Artifacts, max_rows: int) -> list[Row]:
             "nodes_mapped_share": found.nodes_mapped_share,
             "calls": describe_calls(len(generated), len(found.kernels), len(library)),
             "kinds": dict(Counter(kernel.kind for kernel in found.kernels)),
-            "kernels": [_kernel(kernel) for kernel in found.kernels[:max_rows]],
+            "kernels": [_kernel(graph, kernel) for kernel in found.kernels[:max_rows]],
             "not_established": found.not_established,
             "rows_total": len(found.kernels),
             "file": name,
@@ -47,6 +64,26 @@ def _lowering(artifacts: Artifacts, max_rows: int) -> list[Row]:
     return graphs
 
 
-def _kernel(kernel: LaunchRecord) -> Row:
+def _kernel(graph: str, kernel: LaunchRecord) -> Row:
     sources = list(dict.fromkeys(map(str, kernel.sources)))
-    return {"name": kernel.name, "kind": kernel.kind, "nodes": kernel.nodes, "sources": sources}
+    return {"graph": graph, "kernel": kernel.name, "kind": kernel.kind, "nodes": kernel.nodes, "sources": sources}
+
+
+def _kernel_sources(artifacts: Artifacts) -> dict[tuple[str, str], Row]:
+    """Graph and name of each generated kernel → its file and source lines, as far as the page has room."""
+    shown: dict[tuple[str, str], Row] = {}
+    left = MOST_CHARACTERS
+    stored = set(artifacts.names("lower/"))
+    for path, found in files.PROVENANCE.read_all(artifacts).items():
+        graph = path.split("/")[1]
+        for kernel in found.kernels:
+            file = files.LOWERED.at(graph, kernel.file) if kernel.file else ""
+            if file not in stored or (graph, kernel.name) in shown:
+                continue
+            text = artifacts.read_text(file).rstrip()
+            left -= len(text)
+            if left < 0:
+                return shown
+            language = LANGUAGES.get(file.rpartition(".")[2], "text")
+            shown[graph, kernel.name] = {"file": file, "lines": highlighted(text, language)}
+    return shown

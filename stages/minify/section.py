@@ -10,8 +10,8 @@ from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.artifacts.lowering import LaunchRecord
 from inductor_debug.stages.artifacts.minimization import MinifiedRecord
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.formatting import stage_note
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection
+from inductor_debug.stages.formatting import counted, stage_note
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection
 
 PROGRAM = ("inputs", "program", "compiled")
 """Functions of a script that say what fails; the others measure it."""
@@ -67,19 +67,20 @@ def _source(artifacts: Artifacts, path: str, max_lines: int) -> Row:
 class MinifiedSection(ReportSection):
     """What is the smallest program that shows it?"""
 
+    title = "What is the smallest program that shows it?"
     template = Path(__file__).with_name("section.html")
 
     def collect(self, run: ReportedRun) -> Row | None:
         return minified(run.artifacts, run.max_rows)
 
-    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
-        return [] if data is None else [f"The smallest program that shows a failure: {data['message']}"]
+    def answer(self, data: Row | None, report: Mapping[str, Any]) -> Answer | None:
+        if data is None:
+            return None
+        command = f"inductor-debug repro RUN {Path(data['path']).name} --run"
+        return Answer("told", counted(data["operations"], "operation"), data["message"], then=(command,))
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         statuses = {stage.get("name"): stage.get("status") for stage in report["stages"]}
         if data is not None or statuses.get("minify") not in ENDED_BADLY:
             return []
         return [f"The smallest program that shows the failure: {stage_note(report['stages'], 'minify')}."]
-
-    def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:
-        return {"ended_badly": ENDED_BADLY}

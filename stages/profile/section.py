@@ -7,7 +7,8 @@ from typing import Any
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row, Table
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.report.sections import ReportedRun, ReportSection, capped
+from inductor_debug.stages.formatting import percent
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped
 
 
 def profiling(artifacts: Artifacts, max_rows: int) -> Row | None:
@@ -47,17 +48,19 @@ def longest(row: Row) -> float:
 class ProfileSection(ReportSection):
     """Where does the time go?"""
 
+    title = "Where does the time go?"
     template = Path(__file__).with_name("section.html")
 
     def collect(self, run: ReportedRun) -> Row | None:
         return profiling(run.artifacts, run.max_rows)
 
-    def findings(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
+    def answer(self, data: Row | None, report: Mapping[str, Any]) -> Answer | None:
         if data is None or not data["facts"].longest:
-            return []
+            return None
         facts = data["facts"]
-        share = facts.inside_us / facts.step_us
-        return [f"Time: {100 * share:.0f} % of a step in kernels; the longest is {facts.longest[0]}."]
+        share = percent(round(facts.inside_us / facts.step_us, 2))
+        return Answer("told", f"{share} in kernels",
+                      f"{share} of a step is in kernels; the longest is {facts.longest[0]}.")  # fmt: skip
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         return [] if data is None else [f"Profile, {note}." for note in data["facts"].not_established]

@@ -10,6 +10,7 @@ from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import stage_note
 from inductor_debug.stages.registry import declared
+from inductor_debug.stages.report.contents import contents_of, is_empty, led_by, sentence_of
 from inductor_debug.stages.report.sections import ReportedRun, sections
 from inductor_debug.stages.settings import Settings
 
@@ -32,7 +33,9 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
 
     Returns:
         A JSON-able dict: ``title, verdict, run, compiled_by, versions, stages``, the data of each section under its
-        key, ``repros, reproduce, files, findings, not_established, sentence``.
+        key, ``repros, reproduce, files, contents, findings, not_established, sentence, then``. ``contents`` has what
+        each section answers (:class:`~stages.report.contents.Entry`), ``findings`` the sentences among them, and
+        ``then`` the commands to type next.
     """
     summary, manifest = _plain(artifacts, files.SUMMARY.path), _plain(artifacts, files.MANIFEST.path)
     run = {**_run_of(settings), **summary.get("run", {})}
@@ -48,17 +51,24 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         "compiled_by": summary.get("compiled_by") or {},
         "versions": _versions(manifest),
         "stages": stages,
-        **{key: section.collect(reported) for key, section in shown.items()},
+        **{key: item.section.collect(reported) for key, item in shown.items()},
         "repros": summary.get("repros") or [],
         "reproduce": reproduce(run, (summary.get("compiled_by") or {}).get("variables") or {}),
         "files": artifacts.names(),
     }
-    judging_first = sorted(shown, key=lambda key: shown[key].describes)
-    data["findings"] = [told for key in judging_first for told in shown[key].findings(data[key], data)]
-    notes = [note for key, section in shown.items() for note in section.not_established(data[key], data)]
+    contents = contents_of(shown, data)
+    data["contents"] = contents
+    data["findings"] = [entry.text for entry in contents if entry.text]
+    notes = [note for key, item in shown.items() for note in item.section.not_established(data[key], data)]
     data["not_established"] = [*_missing(data), *notes]
-    data["sentence"] = _sentence(data, (summary.get("violations") or {}).get("declared_by") == "backend")
+    data["sentence"] = sentence_of(run, data["verdict"], contents)
+    data["then"] = led_by(contents, _address(run))
     return data
+
+
+def _address(run: Mapping[str, Any]) -> str:
+    """What names the run on a command line."""
+    return shlex.quote(str(run.get("id") or "RUN"))
 
 
 def _plain(artifacts: Artifacts, name: str) -> Mapping[str, Any]:
@@ -90,15 +100,9 @@ def _missing(data: Mapping[str, Any]) -> list[str]:
             continue
         if statuses.get(name) not in ("passed", "failed"):
             notes.append(f"{stage.subject}: {stage_note(data['stages'], name)}.")
-        elif statuses[name] == "passed" and all(_empty(data[section.key]) for section in stage.sections):
+        elif statuses[name] == "passed" and all(is_empty(data[section.key]) for section in stage.sections):
             notes.append(f"{stage.subject}: the stage {name} passed but stored nothing that this report can show.")
     return notes
-
-
-def _empty(section: Any) -> bool:
-    if isinstance(section, dict):
-        return all(_empty(value) for value in section.values())
-    return section in (None, [], "")
 
 
 def _run_of(settings: Settings) -> Row:
@@ -113,24 +117,6 @@ def _verdict(summary: Mapping[str, Any], stages: list[Row]) -> str:
     if not any(stage.get("status") in ("passed", "failed", "crashed", "timed_out") for stage in stages):
         return "not_established"
     return str(summary.get("verdict") or "not_established")
-
-
-def _sentence(data: Mapping[str, Any], backends_rules: bool) -> str:
-    """The verdict in words for someone who was not there; ``backends_rules``: whether the rules were the backend's."""
-    run = data["run"]
-    rules = "the rules of its backend" if backends_rules else f"the profile {run['accel']}"
-    subject = (f"{run['model']} ({run['mode']}, {run['dtype']}, {run['device']}) against {rules}, "
-               f"compiled by {run['backend']}")  # fmt: skip
-    bad = [stage_note(data["stages"], stage["name"]) for stage in data["stages"]
-           if stage.get("status") in ("failed", "crashed", "timed_out")]  # fmt: skip
-    if bad:
-        return f"{subject}: {'; '.join(bad)}."
-    if data["verdict"] == "not_established":
-        return f"{subject}: no stage left a result, so nothing is established."
-    ran = [stage["name"] for stage in data["stages"] if stage.get("status") == "passed"]
-    skipped = [stage["name"] for stage in data["stages"] if stage.get("status") == "skipped"]
-    left = f" Skipped: {', '.join(skipped)}." if skipped else ""
-    return f"{subject}: every stage that ran passed ({', '.join(ran)}).{left}"
 
 
 def _versions(manifest: Mapping[str, Any]) -> Row:

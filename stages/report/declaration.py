@@ -1,6 +1,6 @@
 """What the report stage declares of itself."""
 
-from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.declaration import Declaration, Section
 from inductor_debug.stages.report.config import ReportConfig
 
 DECLARATION = Declaration(
@@ -11,4 +11,5 @@ DECLARATION = Declaration(
     by_default=True,
     uses_torch=False,
     timed=None,
+    sections=(Section("source", "inductor_debug.stages.report.source:SourceSection", place=65),),
 )

@@ -1,50 +1,116 @@
 """The report's data as one HTML file that opens offline."""
 
+import base64
+import hashlib
 import re
-from collections.abc import Mapping
+import shlex
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import jinja2
+from markupsafe import Markup
 
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.formatting import counted, human_bytes, percent, place, stage_note
+from inductor_debug.stages.formatting import counted, human_bytes, percent, place, times
 from inductor_debug.stages.report.collect import VERDICTS
 from inductor_debug.stages.report.sections import sections
 
 NUMBER = re.compile(r"-?(\d*\.\d+(e[+-]?\d+)?|\d+e[+-]?\d+)")
+_NUMERIC = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|-?inf", re.IGNORECASE)
+_PAGE = Path(__file__).with_name("page")
 
 
 def render(data: Mapping[str, Any], artifacts: Artifacts) -> str:
     """HTML of :func:`~stages.report.collect.collect`'s data. Every string in it is escaped.
+
+    The page needs nothing from outside. Its own content policy lets no script run but the one that it brings, which
+    adds to a page that is whole without it.
 
     Args:
         data: what to show.
         artifacts: what it was collected from, for plots and pictures.
     """
     shown = sections()
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
-                                     lstrip_blocks=True, loader=jinja2.FunctionLoader(_source))  # fmt: skip
-    environment.filters["cell"] = cell
-    environment.filters["bytes"] = human_bytes
-    environment.filters["place"] = place
-    environment.filters["percent"] = percent
-    environment.filters["counted"] = counted
-    beside: dict[str, Any] = {}
-    for key, section in shown.items():
-        beside |= section.page(data[key], artifacts)
+    beside: dict[str, Any] = {"kernel_sources": {}}
+    for key, item in shown.items():
+        beside |= item.section.page(data[key], artifacts)
+    address = shlex.quote(str(data["run"].get("id") or "RUN"))
+    script, style = ((_PAGE / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
+    environment = _environment(
+        (data.get("source") or {}).get("excerpts") or [], beside["kernel_sources"], address=address
+    )
     return environment.get_template("template.html").render(
         data,
         **beside,
-        sections=[str(section.template) for section in shown.values()],
+        address=address,
+        templates={key: str(item.section.template) for key, item in shown.items()},
         words=VERDICTS,
-        note=lambda name: stage_note(data["stages"], name) + ".",
+        css=Markup(style),
+        script=Markup(script),
+        policy=_policy(f"\n{script}\n"),
     )
+
+
+def _environment(
+    excerpts: Iterable[Mapping[str, Any]], kernels: Collection[tuple[str, str]], *, address: str
+) -> jinja2.Environment:
+    """What templates are made with.
+
+    Args:
+        excerpts: of the model's source, to which lines are linked.
+        kernels: graph and name of those of which the page has the source.
+        address: what stands for ``RUN`` in a command.
+    """
+    lines = {f"{item['file']}:{item['first'] + number}" for item in excerpts
+             for number in range(item["text"].count("\n") + 1)}  # fmt: skip
+    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
+                                     lstrip_blocks=True, loader=jinja2.FunctionLoader(_source))  # fmt: skip
+    environment.filters.update(
+        cell=cell, bytes=human_bytes, place=place, percent=percent, counted=counted, times=times, anchor=anchor,
+        relative=relative, groupby_folder=_by_folder, for_run=lambda command: command.replace(" RUN", f" {address}", 1),
+    )  # fmt: skip
+    environment.tests.update(
+        numeric=is_numeric, known_line=lambda value: value in lines, known_kernel=lambda value: value in kernels
+    )
+    return environment
 
 
 def _source(name: str) -> str:
     """A template: a section's by its path, the page and its macros by their names."""
-    return (Path(__file__).parent / name).read_text(encoding="utf-8")
+    return (_PAGE / name).read_text(encoding="utf-8")
+
+
+def _policy(script: str) -> str:
+    """A content policy under which this script runs and no other, and nothing is loaded."""
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+
+
+def anchor(value: Any) -> str:
+    """An element's id for a text of any kind."""
+    return f"at-{hashlib.sha256(str(value).encode()).hexdigest()[:12]}"
+
+
+def relative(file: Any) -> str:
+    """The link from the page to a file of the run."""
+    return quote(f"../{file}")
+
+
+def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
+    """Files by the first folder of their paths."""
+    folders: dict[str, list[str]] = {}
+    for name in names:
+        folders.setdefault(name.partition("/")[0] if "/" in name else ".", []).append(name)
+    return sorted(folders.items())
+
+
+def is_numeric(value: Any) -> bool:
+    """Whether a table's cell holds a number, as one or as text."""
+    if isinstance(value, str):
+        return _NUMERIC.fullmatch(value) is not None
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def cell(value: Any) -> str:

@@ -3,15 +3,19 @@
 ::
 
     class Power(ReportSection):
+        title = "How much power does it take?"
         template = Path(__file__).with_name("section.html")
 
         def collect(self, run: ReportedRun) -> Row | None:
             return FACTS.read(run.artifacts)
 
-        def findings(self, data: Any, report: Mapping[str, Any]) -> list[str]:
-            return [] if data is None else [f"Power: {data['watts']} W."]
+        def answer(self, data: Any, report: Mapping[str, Any]) -> Answer | None:
+            if data is None:
+                return None
+            return Answer("told", f"{data['watts']} W", f"A step takes {data['watts']} W.")
 
 The template is Jinja's. It sees all of the report's data by key, and ``{% from "macros.html" import table, more %}``.
+The page writes the heading above it, and its answer into the list of contents.
 """
 
 from abc import ABC, abstractmethod
@@ -19,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row, Table
@@ -49,32 +53,57 @@ class ReportedRun:
         return files.SUMMARY.read(self.artifacts)
 
 
+State = Literal["good", "bad", "warn", "unknown", "told"]
+"""``good`` and ``bad`` judge the run; ``warn`` is bad and does not fail it. ``unknown``: it could not be established.
+``told``: there is nothing to judge."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A section's answer to the question that is its title.
+
+    Attributes:
+        state: of the answer.
+        word: the answer in a few words, for the list of contents: ``yes``, ``1.25 times``.
+        text: one sentence, with a full stop, for someone who was not there.
+        does: what the model does, for the sentence about the whole run: ``fits the profile warn16``. Empty where that
+            sentence does not speak of it.
+        then: commands to type next, the most useful first. ``RUN`` stands for the run's folder.
+    """
+
+    state: State
+    word: str
+    text: str
+    does: str = ""
+    then: tuple[str, ...] = ()
+
+
 class ReportSection(ABC):
     """One section.
 
     Attributes:
-        template: its HTML; also rendered where there are no data, to say why.
-        describes: True where its findings describe the run, and so stand behind those that judge it.
+        title: its heading, a question where it answers one.
+        template: its HTML, without the heading; also rendered where there are no data, to say why.
     """
 
+    title: ClassVar[str]
     template: ClassVar[Path]
-    describes: ClassVar[bool] = False
 
     @abstractmethod
     def collect(self, run: ReportedRun) -> Any:
         """JSON-able data of the section, in ``report.json`` under its key; None or empty where there are none."""
 
-    def findings(self, data: Any, report: Mapping[str, Any]) -> Sequence[str]:
-        """Sentences for the top of the report.
+    def answer(self, data: Any, report: Mapping[str, Any]) -> Answer | None:
+        """What stands in the list of contents; None where only what became of the stage can be said.
 
         Args:
             data: what :meth:`collect` gave.
             report: data of the whole report.
         """
-        return ()
+        return None
 
     def not_established(self, data: Any, report: Mapping[str, Any]) -> Sequence[str]:
-        """What the run can't say about the section's subject, one sentence each; arguments as of :meth:`findings`."""
+        """What the run can't say about the section's subject, one sentence each; arguments as of :meth:`answer`."""
         return ()
 
     def page(self, data: Any, artifacts: Artifacts) -> Mapping[str, Any]:
@@ -98,8 +127,17 @@ def capped(rows: list[Row] | None, file: Table, max_rows: int, order: Callable[[
     return {"columns": columns, "rows": ordered[:max_rows], "rows_total": len(rows), "file": file.path}
 
 
-def sections() -> dict[str, ReportSection]:
+@dataclass(frozen=True)
+class Shown:
+    """A section, and the name of the stage that declares it."""
+
+    section: ReportSection
+    stage: str
+
+
+def sections() -> dict[str, Shown]:
     """Key in ``report.json`` → section, of all stages, in the order of the page."""
-    found = [(stage.order if section.place is None else section.place, section)
+    found = [(stage.order if section.place is None else section.place, section, stage.name)
              for stage in declared().values() for section in stage.sections]  # fmt: skip
-    return {section.key: named(section.maker)() for _, section in sorted(found, key=lambda item: item[0])}
+    ordered = sorted(found, key=lambda item: item[0])
+    return {section.key: Shown(named(section.maker)(), stage) for _, section, stage in ordered}

@@ -93,9 +93,9 @@ def test_its_metric_is_a_column_of_the_comparison(added: Finished) -> None:
 
 def test_its_section_is_in_the_report(added: Finished) -> None:
     page = (added.directory / "report" / "report.html").read_text()
-    assert page.index("<h2>How fast is it?</h2>") < page.index("<h2>What does a step cost?</h2>")
+    assert page.index('id="title-numerics">Is it right?') < page.index('id="title-acme_energy">What does a step cost?')
     report = added.json("report/report.json")
-    assert [told for told in report["findings"] if told.startswith("Energy: ")]
+    assert [told for told in report["findings"] if told.endswith("µJ on acme.")]
     assert report["acme_energy"]["count"] == len(added.table("acme_energy/operations.csv"))
 
 

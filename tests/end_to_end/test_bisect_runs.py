@@ -43,7 +43,7 @@ def assert_gelu_is_named(finished: Finished) -> None:
     assert isinstance(probes, pandas.DataFrame) and len(probes) == found["probes"]
     assert found["answer"] in (finished.directory / "report" / "report.html").read_text()
     report = finished.json("report/report.json")
-    assert f"Bisection: {found['answer']}." in report["findings"]
+    assert f"{found['answer']}." in report["findings"]
 
 
 def test_a_wrong_operation_of_a_backend_is_named(tmp_path: Path) -> None:
@@ -92,4 +92,4 @@ def test_a_model_that_was_changed_after_its_baseline_is_no_fault_of_the_compiler
     assert found["answer"].startswith("none: the model without any compiler has the fault too")
     assert {link: each["fault"] for link, each in found["established"]["chain"].items()} == {
         "backend": "present", "uncompiled": "present"}  # fmt: skip
-    assert f"Bisection: {found['answer']}." in finished.json("report/report.json")["findings"]
+    assert f"{found['answer']}." in finished.json("report/report.json")["findings"]

@@ -258,7 +258,7 @@ def test_a_run_is_called_after_the_adapter_that_compiled_it(
     assert run.name.endswith(f"-resnet18-none-{shown}")
     assert summary["run"]["backend"] == shown
     report = json.loads((run / "report/report.json").read_text())
-    assert report["title"] == f"resnet18 on none, {shown}" and f"compiled by {shown}" in report["sentence"]
+    assert report["title"] == f"resnet18 on none, {shown}" and f"resnet18 with {shown} (" in report["sentence"]
     capsys.readouterr()
     assert cli.main(["list", "--format", "json"]) == 0
     assert [row["backend"] for row in json.loads(capsys.readouterr().out)] == [shown]

@@ -300,7 +300,7 @@ class Worker:
         constrain = records.get("constrain")
         known = declared().get(name)
         if known is not None and known.skipped_by_violation and constrain is not None and constrain.status == FAILED:
-            return f"constrain failed in strict mode: {constrain.message}"
+            return "constrain failed in strict mode"
         for need in self._needs(name):
             status = records[need].status if need in records else "absent"
             if status != PASSED:

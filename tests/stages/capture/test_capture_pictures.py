@@ -41,8 +41,8 @@ def test_the_forward_comes_first_and_the_joint_graph_is_left_to_its_file():
 def test_the_page_holds_the_pictures_and_reaches_for_nothing():
     html = page(stored("forward", "backward"))
     assert html.count('<svg class="graph-picture"') == 2
-    assert not re.search(r"https?://|<script|<link|@import|url\(", html)
-    assert all(link.startswith("#") for link in re.findall(r'href="([^"]*)"', html))
+    assert not re.search(r"https?://|<link|@import|url\(", html)
+    assert all(link.startswith(("#", "../")) for link in re.findall(r'href="([^"]*)"', html))
 
 
 def test_findings_of_a_graph_are_outlined_in_its_picture_waived_ones_not():
@@ -59,7 +59,7 @@ def test_findings_of_a_graph_are_outlined_in_its_picture_waived_ones_not():
     ]
     html = page(stored("forward", "backward", **{"constrain/violations.csv": pandas.DataFrame(rows, columns=COLUMNS)}))
     forward, backward = re.findall(
-        r"<summary>([^<]*)</summary>\n<div class=\"scroll\">(<svg.*?</svg>)", html, re.DOTALL
+        r"<summary>([^<]*)</summary>\n<div class=\"scroll\"[^>]*>(<svg.*?</svg>)", html, re.DOTALL
     )
     assert forward[0] == "g0.forward, 1 node with findings against the profile"
     assert "reject: 24 is no multiple of 16; no products" in forward[1] and "accepted" not in forward[1]
@@ -85,4 +85,4 @@ def test_names_cannot_leave_the_picture():
     name = "</svg><script>alert(1)</script>"
     record = graph(placeholder("x", 4), call(name, name, ["x"], tensor(4), module=name))
     html = page({"capture/graphs/g0.forward.json": record.to_json(), "capture/statistics.csv": "graph\n"})
-    assert "<script" not in html and html.count("</svg>") == 1
+    assert html.count("<script") == 1 and html.count("</svg>") == 1

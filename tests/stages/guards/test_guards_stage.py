@@ -106,7 +106,7 @@ def test_the_report_shows_it(masked: tuple[StageResult, MemoryArtifacts]) -> Non
     html, data = report.artifacts["report/report.html"], report.artifacts["report/report.json"]
     assert "What makes it compile again?" in html and "expected 16, actual 8" in html
     assert data["guards"]["graphs"][0]["relaxed"] == 2
-    assert any(line.startswith("Guards: recompiles when these vary: batch (static") for line in data["findings"])
+    assert any(line.startswith("It recompiles when these vary: batch (static") for line in data["findings"])
 
 
 def test_no_graph_is_not_established() -> None:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from inductor_debug import Analysis, ReportedRun, ReportSection, StoredRun, Table, Wanted
+from inductor_debug import Analysis, Answer, ReportedRun, ReportSection, StoredRun, Table, Wanted
 
 COLUMNS = ("graph", "operation", "microjoules")
 TABLE = "acme_energy/operations.csv"
@@ -13,6 +13,7 @@ TABLE = "acme_energy/operations.csv"
 class EnergySection(ReportSection):
     """What does a step cost?"""
 
+    title = "What does a step cost?"
     template = Path(__file__).with_name("section.html")
 
     def collect(self, run: ReportedRun) -> dict[str, Any] | None:
@@ -21,8 +22,10 @@ class EnergySection(ReportSection):
         rows = run.artifacts.read_table(TABLE)
         return {"total": run.summary["acme_energy"]["microjoules"], "rows": rows[: run.max_rows], "count": len(rows)}
 
-    def findings(self, data: dict[str, Any] | None, report: Mapping[str, Any]) -> list[str]:
-        return [] if data is None else [f"Energy: {data['total']:.3g} µJ a step on acme."]
+    def answer(self, data: dict[str, Any] | None, report: Mapping[str, Any]) -> Answer | None:
+        if data is None:
+            return None
+        return Answer("told", f"{data['total']:.3g} µJ", f"A step takes {data['total']:.3g} µJ on acme.")
 
 
 def answer(run: StoredRun, wanted: Wanted) -> Analysis:

@@ -1,0 +1,132 @@
+"""The first screen of the report: what each section answers, the run in a sentence, and what to type next."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from inductor_debug.stages.formatting import stage_note
+from inductor_debug.stages.registry import declared
+from inductor_debug.stages.report.sections import Answer, Shown, State
+
+_OF_STATUS: Mapping[str, tuple[State, str]] = {
+    "passed": ("told", "passed"),
+    "failed": ("bad", "failed"),
+    "crashed": ("bad", "crashed"),
+    "timed_out": ("bad", "timed out"),
+    "skipped": ("unknown", "skipped"),
+}
+"""Status of a stage → what stands in the contents where its section says nothing itself."""
+_ORDER: Sequence[State] = ("bad", "warn", "unknown")
+"""Whose commands come first."""
+_COMMANDS = 3
+_PASSED = ("inductor-debug rerun RUN stages=[profile,report]", "inductor-debug compare RUN LATER_RUN")
+"""What one may want after a run in which nothing is wrong."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One line of the contents.
+
+    Attributes:
+        key: of the section's data in ``report.json``; ``section-KEY`` on the page.
+        title: the section's heading.
+        stage: whose section it is.
+        state, word, text, does, then: as of :class:`~stages.report.sections.Answer`.
+        empty: whether the section has no data, so that ``text`` is all there is to say.
+    """
+
+    key: str
+    title: str
+    stage: str
+    state: State
+    word: str
+    text: str = ""
+    does: str = ""
+    then: tuple[str, ...] = ()
+    empty: bool = False
+
+
+def contents_of(shown: Mapping[str, Shown], data: Mapping[str, Any]) -> list[Entry]:
+    """An entry for each section that has something to show, or whose stage should have given it something.
+
+    Args:
+        shown: key → section.
+        data: of the report: ``stages``, ``run``, ``repros`` and the data of each section by its key.
+    """
+    entries = []
+    for key, item in shown.items():
+        empty = is_empty(data[key])
+        answer = item.section.answer(data[key], data)
+        if answer is None and (not empty or _missed(item.stage, key, data)):
+            answer = _of_stage(item.stage, data)
+        if answer is not None:
+            entries.append(Entry(key, item.section.title, item.stage, **vars(answer), empty=empty))
+    return entries
+
+
+def _status(name: str, data: Mapping[str, Any]) -> str | None:
+    found = next((stage.get("status") for stage in data["stages"] if stage.get("name") == name), None)
+    return None if found is None else str(found)
+
+
+def _missed(name: str, key: str, data: Mapping[str, Any]) -> bool:
+    """Whether a section without data is to be told of: the first of a stage that ended badly, or that runs miss."""
+    stage = declared().get(name)
+    if stage is None or stage.sections[0].key != key:
+        return False
+    return bool(stage.subject) or _status(name, data) in ("failed", "crashed", "timed_out")
+
+
+def _of_stage(name: str, data: Mapping[str, Any]) -> Answer:
+    """What became of a stage."""
+    status = _status(name, data)
+    note = f"The s{stage_note(data['stages'], name).removeprefix('the s')}."
+    if status is None:
+        return Answer("unknown", "not asked", note)
+    state, word = _OF_STATUS.get(status, ("unknown", status))
+    ended = status in ("crashed", "timed_out")
+    again = ("inductor-debug rerun RUN",) if state == "bad" else ()
+    return Answer(state, word, note, f"ended the stage {name} early ({word})" if ended else "", again)
+
+
+def sentence_of(run: Mapping[str, Any], verdict: str, contents: Iterable[Entry]) -> str:
+    """The run in a sentence or two, for someone who was not there: what is wrong first."""
+    entries = list(contents)
+    subject = f"{run['model']} with {run['backend']} ({run['mode']}, {run['dtype']}, {run['device']})"
+    if verdict == "not_established" and not any(entry.state in ("good", "told", "bad") for entry in entries):
+        return f"Of {subject} no stage left a result, so nothing is established."
+    wrong_first = sorted(entries, key=lambda entry: _place(entry.state))
+    does = list(dict.fromkeys(entry.does for entry in wrong_first if entry.does))
+    open_ = [entry.title for entry in entries if entry.state == "unknown"]
+    told = f"{subject} {_listed(does)}." if does else f"{subject} was looked at, and nothing was judged."
+    return f"{told} Not answered: {' '.join(open_)}" if open_ else told
+
+
+def led_by(contents: Iterable[Entry], run: str) -> list[str]:
+    """Commands to type next: those of the worst answers.
+
+    Args:
+        contents: of the page.
+        run: what stands for ``RUN``.
+    """
+    entries = [entry for entry in contents if entry.state in _ORDER]
+    asked = [command for entry in sorted(entries, key=lambda entry: _place(entry.state)) for command in entry.then]
+    if not asked and not any(entry.state == "bad" for entry in entries):
+        asked = list(_PASSED)
+    return [command.replace(" RUN", f" {run}", 1) for command in dict.fromkeys(asked)][:_COMMANDS]
+
+
+def is_empty(section: Any) -> bool:
+    """Whether a section's data hold nothing."""
+    if isinstance(section, dict):
+        return all(is_empty(value) for value in section.values())
+    return section in (None, [], "")
+
+
+def _place(state: State) -> int:
+    return _ORDER.index(state) if state in _ORDER else len(_ORDER)
+
+
+def _listed(parts: Sequence[str]) -> str:
+    """``a``, ``a and b``, ``a, b and c``."""
+    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

@@ -1,0 +1,224 @@
+"""The report in Debian's Chromium: it opens, sorts, filters, folds, leads from line to kernel, and is accessible."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from stored_results import HOSTILE, PNG, full, report, summary, violations
+
+playwright_api = pytest.importorskip("playwright.sync_api")
+axe_api = pytest.importorskip("axe_playwright_python.sync_playwright")
+
+CHROMIUM = shutil.which("chromium")
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
+         "--disable-sync", "--no-first-run"]  # fmt: skip
+WIDE, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
+ROWS = (
+    "finding,graph,node,target,operand,module,source,rule,effect,severity,measured,limit,cost_bytes,cost_share,"
+    "message,suggestion\n"
+)
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield browser
+        browser.close()
+
+
+def many_findings():
+    """Twelve findings with costs that sort otherwise as text, at two lines."""
+    return ROWS + "".join(
+        f"f{index},g0.forward,mm_{index},aten.mm.default,output,m,net.py:{7 if index else 8},alignment,pad,warning,"
+        f"100,16,{cost},0.12,message {index},pad\n"
+        for index, cost in enumerate([96, 1024, 8, 200, 32, 64, 128, 256, 512, 4, 16, 48])
+    )
+
+
+def wrong_node():
+    columns = "graph,call,node,target,operations,original,module,source,kernel,elements,dtype,state,ratio,bound\n"
+    return (
+        f"{columns}g0.forward,0,mm,aten.mm.default,mm,,m,net.py:7,cpp_fused_mm_0:1,4,float32,wrong,812.5,max\n"
+        "g0.forward,0,relu,aten.relu.default,relu,,m,net.py:8,cpp_fused_mm_0:1,4,float32,right,0.5,max\n"
+    )
+
+
+def stored(tmp_path: Path, **more) -> str:
+    """Address of the page of a run."""
+    content = full(**{"constrain/violations.csv": many_findings(), "kerneldiff/nodes.csv": wrong_node()} | more)
+    html, _ = report(content)
+    folder = tmp_path / "run" / "report"
+    folder.mkdir(parents=True)
+    (folder / "report.html").write_text(html, encoding="utf-8")
+    return (folder / "report.html").as_uri()
+
+
+@pytest.fixture
+def opened(browser, tmp_path):
+    """Opens a page and, at the end, finds that the browser had nothing to object to, and nothing was asked for."""
+    contexts, complaints = [], []
+
+    def open_page(url: str | None = None, size=WIDE, **options):
+        context = browser.new_context(viewport=size, **options)
+        contexts.append(context)
+        page = context.new_page()
+        address = url or stored(tmp_path)
+        page.on("console", lambda message: complaints.append(message.text))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("dialog", lambda dialog: complaints.append(dialog.message))
+        page.on("request", lambda request: request.url.startswith(("file:", "data:")) or complaints.append(request.url))
+        page.goto(address)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert complaints == []
+
+
+def findings(page):
+    return page.locator("#section-violations table.data").last
+
+
+def column(table, name: str) -> list[str]:
+    heads = [text.strip() for text in table.locator("thead th").all_inner_texts()]
+    return [row.locator("td").nth(heads.index(name)).inner_text() for row in table.locator("tbody tr:visible").all()]
+
+
+def test_the_first_screen_has_the_verdict_what_to_type_and_the_contents(opened):
+    page = opened()
+    for selector in (".verdict", ".then pre", "nav li:last-child"):
+        box = page.locator(selector).first.bounding_box()
+        assert box["y"] + box["height"] <= WIDE["height"], selector
+    told = page.locator(".verdict").inner_text()
+    assert "computes wrong numbers, does not fit the profile warn16 (12 warnings) and is 1.25 times as fast" in told
+    link = page.locator("nav a", has_text="Is it right?")
+    link.click()
+    assert page.locator("#section-numerics h2").first.bounding_box()["y"] < 100
+
+
+def test_a_table_is_sorted_by_value_with_mouse_and_keyboard(opened):
+    page = opened()
+    table = findings(page)
+    head = table.locator("th button", has_text="cost bytes")
+    head.click()
+    sizes = column(table, "cost bytes")
+    assert sizes[:3] == ["4 B", "8 B", "16 B"] and sizes[-1] == "1.0 KiB"
+    head.focus()
+    page.keyboard.press("Enter")
+    assert column(table, "cost bytes")[:2] == ["1.0 KiB", "512 B"]
+    assert table.locator("th[aria-sort=descending]").count() == 1
+
+
+def test_a_table_is_filtered_by_words(opened):
+    page = opened()
+    bar = page.locator("#section-violations .filter").last
+    bar.get_by_role("searchbox").fill("net.py:7 MM_1")
+    assert column(findings(page), "node") == ["mm_1", "mm_10", "mm_11"]
+    assert bar.locator("output").inner_text() == "3 of 12 rows"
+    bar.get_by_role("searchbox").fill("")
+    assert len(column(findings(page), "node")) == 12
+
+
+def test_a_finding_leads_to_its_line_and_the_line_to_its_kernel(opened):
+    page = opened()
+    findings(page).get_by_role("link", name="net.py:7").first.click()
+    line = page.locator("tr:target")
+    assert (
+        "y = x @ w" in line.inner_text()
+        and "11 × alignment" in line.inner_text()
+        and "812 × floor" in line.inner_text()
+    )
+    kernel = page.locator("details", has_text="made by the compiler").last
+    assert not kernel.locator("pre").is_visible()
+    line.get_by_role("link", name="cpp_fused_mm_0").click()
+    kernel.locator("pre").wait_for(state="visible")
+    assert kernel.locator("pre .comment").inner_text() == "// made by the compiler\n"[:-1]
+
+
+def test_a_wrong_operation_leads_to_its_kernel(opened):
+    page = opened()
+    page.locator("#section-numerics").get_by_role("link", name="cpp_fused_mm_0:1").first.click()
+    assert page.locator("details:target pre").is_visible()
+
+
+def test_files_of_the_run_are_linked_from_where_the_page_lies(opened, tmp_path):
+    page = opened()
+    links = page.locator("#files a").evaluate_all("links => links.map(link => link.href)")
+    assert f"{(tmp_path / 'run').as_uri()}/capture/breaks.json" in links
+    assert len(links) == len(full()) + 1  # and nodes.csv
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("size", [WIDE, PHONE], ids=["desktop", "phone"])
+def test_the_page_has_no_accessibility_violation(opened, size, scheme):
+    page = opened(size=size, color_scheme=scheme)
+    page.evaluate("document.querySelectorAll('details').forEach(part => (part.open = true))")
+    found = axe_api.Axe().run(page)
+    assert found.violations_count == 0, found.generate_report()
+
+
+def test_a_phone_does_not_scroll_sideways(opened):
+    page = opened(size=PHONE)
+    page.evaluate("document.querySelectorAll('details').forEach(part => (part.open = true))")
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+
+
+def test_dark_is_dark(opened, tmp_path):
+    url = stored(tmp_path)
+    grounds = [
+        opened(url, color_scheme=scheme).evaluate("getComputedStyle(document.body).backgroundColor")
+        for scheme in ("light", "dark")
+    ]
+    assert grounds == ["rgb(255, 255, 255)", "rgb(18, 22, 28)"]
+
+
+def test_print_unfolds_and_cuts_nothing_off(opened):
+    page = opened()
+    page.emulate_media(media="print")
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details:not([open])").count() == 0
+    cut = page.locator(".scroll, pre").evaluate_all(
+        "parts => parts.filter(part => part.scrollHeight > part.clientHeight + 2"
+        " && getComputedStyle(part).overflowY !== 'visible').length"
+    )
+    assert cut == 0
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details:not([open])").count() > 0
+
+
+def test_without_scripts_all_is_there(opened):
+    page = opened(java_script_enabled=False)
+    assert page.locator("th button").count() == 0
+    assert "message 11" in findings(page).inner_text()
+    page.locator("#files summary").first.click()
+    assert page.locator("#files a").first.is_visible()
+
+
+def test_hostile_names_run_nothing(opened, tmp_path):
+    hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31m\"'&{{ 7 * 7 }}"
+    told = summary(run={**summary()["run"], "id": hostile, "model": hostile, "overrides": [hostile]})
+    told["stages"][0]["message"] = hostile
+    node = wrong_node().replace("aten.mm.default", hostile.replace('"', ""))
+    url = stored(tmp_path, **{
+        "summary.json": told, "constrain/violations.csv": violations(node=HOSTILE, source="net.py:7"),
+        "kerneldiff/nodes.csv": node, "kerneldiff/plots/<img src=x>.png": PNG,
+        "capture/sources.json": [{"file": "net.py", "first": 7, "text": hostile}]})  # fmt: skip
+    page = opened(url)
+    assert page.locator("script").count() == 1 and page.locator("img[src=x]").count() == 0
+    assert "{{ 7 * 7 }}" in page.locator("h1").inner_text() + page.locator("#stages").inner_text()
+
+
+def test_a_command_is_copied(browser, tmp_path):
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    page = context.new_page()
+    page.goto(stored(tmp_path))
+    page.locator(".then pre button").first.click()
+    page.locator(".then pre button", has_text="Copied").wait_for()
+    copied = page.evaluate("navigator.clipboard.readText()")
+    context.close()
+    assert copied.startswith("inductor-debug ") and os.linesep not in copied
