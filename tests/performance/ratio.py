@@ -4,7 +4,8 @@ Usage: ``python tests/performance/ratio.py [bert|resnet18|ssm …] [--mode infer
 makes a run, reads from its directory which steps it took, and lets ``bare.py`` take the same. Prints each round, and
 the medians of the ratios. A further word with ``=`` is an override of the run.
 
-Memory is the highest sum of proportional set sizes (PSS, proc_pid_smaps(5)) of all processes, looked at every 0.1 s.
+Memory is the highest sum of proportional set sizes (PSS, proc_pid_smaps(5)) of all processes, looked at every 0.1 s,
+less often where a look takes long: a process that is looked at waits meanwhile.
 """
 
 import argparse
@@ -17,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -27,6 +29,8 @@ import psutil
 
 BARE = Path(__file__).with_name("bare.py")
 LOOK_S = 0.1
+LOOKING = 0.02
+"""Share of the time that looks may take."""
 MODES = ("inference", "training")
 STEPS = {
     "reference": ["eager"],
@@ -55,13 +59,15 @@ def measured(cost: Cost) -> Iterator[None]:
     before, ended = os.times(), threading.Event()
 
     def look() -> None:
-        while not ended.wait(LOOK_S):
-            total = 0
+        took = 0.0
+        while not ended.wait(max(LOOK_S, took / LOOKING)):
+            began, total = time.perf_counter(), 0
             for process in psutil.Process().children(recursive=True):
                 with suppress(psutil.Error, OSError):
                     rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
                     total += 1024 * int(re.search(r"^Pss:\s+(\d+)", rollup, re.MULTILINE)[1])  # type: ignore[index]
             cost.peak = max(cost.peak, total)
+            took = time.perf_counter() - began
 
     thread = threading.Thread(target=look)
     thread.start()
