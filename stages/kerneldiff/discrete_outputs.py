@@ -12,6 +12,7 @@ from typing import TypeGuard
 
 import torch
 
+from inductor_debug.stages.formatting import times
 from inductor_debug.stages.numerics.formats import widen
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import Judgement, Reason, over, over_floors
@@ -64,7 +65,7 @@ class DiscreteOutput:
         ratio = max(over(count, most), by_size)
         found = (
             f"{count} of {elements} elements differ from gold's, and up to {most} in {len(self.noise)} runs of the "
-            f"reference that round otherwise; by number and size that is {ratio:.3g} times their noise"
+            f"reference that round otherwise; by number and size that is {times(ratio)} times their noise"
         )
         if ratio > self.factor:
             message = f"{row.mismatched} of {row.elements} elements differ from the reference; {found}"

@@ -14,6 +14,7 @@ from inductor_debug.models.options import check_declared
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.tables import DriftRow
 from inductor_debug.stages.contract import StageContext
+from inductor_debug.stages.formatting import times
 from inductor_debug.stages.kerneldiff import other_rounding
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.repeats import repeated
@@ -127,7 +128,7 @@ def _stepped(
     if "gold" in state and context.settings.reference.uncompiled:
         _reconsider(context, config, cases[0], state["reference"].draws, after, difference, changes)
     last = drift[-1]
-    ratio = "" if last.ratio is None else f", {last.ratio:.3g} times eager's own drift from float64"
+    ratio = "" if last.ratio is None else f", {times(last.ratio)} times eager's own drift from float64"
     return drift, f"; after {config.steps} steps the parameters drifted by {last.error_rms:.3g} (RMS){ratio}"
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 import torch
 
+from inductor_debug.stages.formatting import times
 from inductor_debug.stages.numerics.formats import widen
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import Judgement, Reason, over, over_floors
@@ -98,13 +99,13 @@ class RoundingFloor:
             return row.judgement
         rms, maximum = self.floors()
         ratio, bound = self._ratio(row)
-        told = f"{ratio:.3g} times that of {len(self.noise)} runs that round otherwise, sums as plain loops"
+        told = f"{times(ratio)} times the noise of {len(self.noise)} runs that round otherwise (limit {self.factor:g})"
         if ratio <= self.factor:
             return replace(
                 row.judgement,
                 verdict="within_floor",
                 bound=bound,
-                message=f"error against gold is {row.ratio:.3g} times one eager run's noise, {told}",
+                message=f"the error is {times(row.ratio)} times one eager run's noise, and {told}",
                 floor_rms=rms,
                 floor_max=maximum,
                 ratio=ratio,
@@ -145,8 +146,8 @@ class RoundingFloor:
             verdict="within_floor",
             bound="conditioning",
             message=(
-                f"error against gold is {row.ratio:.3g} times the noise, but right computations jump there where "
-                f"values move by rounding (a branch, or 0 / 0), and the error is {ratio:.3g} times the jump"
+                f"the error is {times(row.ratio)} times the noise, but right computations jump there where values move "
+                f"by rounding (a branch, or 0 / 0), and the error is {times(ratio)} times the jump"
             ),
             resolution=row.resolution_of_floor(most[0]),
             reason=Reason.JUMP,

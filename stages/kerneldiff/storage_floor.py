@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from inductor_debug.stages.formatting import times
 from inductor_debug.stages.graphs.records import DISCRETE
 from inductor_debug.stages.kerneldiff.evidence import Evidence
 from inductor_debug.stages.kerneldiff.reviews import Found
@@ -76,8 +77,8 @@ def _raised(row: TensorComparison, rounding: Leaves, test: Leaves, gold: Leaves)
     higher = max(floor_rms, alone_rms), max(floor_max, alone_max)
     ratio, bound = over_floors(error_rms, error_max, *higher)
     message = (
-        f"error against gold is {ratio:.3g} times the noise floor, which storage rounding alone raised from "
-        f"{floor_rms:.3g} to {higher[0]:.3g} (RMS); the limit is {row.factor:g}"
+        f"the error is {times(ratio)} times the noise floor (limit {row.factor:g}), which storage rounding alone "
+        f"raised from {floor_rms:.3g} to {higher[0]:.3g} (RMS)"
     )
     return replace(
         row.judgement,

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from inductor_debug.stages.artifacts.localization import Culprit, Localization, MendedRun, Neighbour
-from inductor_debug.stages.formatting import counted, short
+from inductor_debug.stages.formatting import counted, short, times
 from inductor_debug.stages.localize.config import TRUSTED
 
 FEW = 3
@@ -83,7 +83,7 @@ def _culprit(item: Culprit) -> str:
     elif item.ratio is None:
         size = "is not what any right computation gives"
     else:
-        size = f"is off by {short(item.ratio)} times its own rounding noise"
+        size = f"is off by {times(item.ratio)} times its own rounding noise"
     got, expected = short(item.got), short(item.expected)
     if got == expected and isinstance(item.got, float) and isinstance(item.expected, float):
         got, expected = f"{item.got:.9g}", f"{item.expected:.9g}"
@@ -159,7 +159,7 @@ def _mended(runs: Sequence[MendedRun]) -> str:
             what = "that" if len(run.operations) == 1 else f"these {len(run.operations)} operations"
         else:
             what = f"{_first(run.operations)} alone"
-        ratio = "" if run.ratio is None else f", the worst tensor at {short(run.ratio)} times its floor"
+        ratio = "" if run.ratio is None else f", the worst tensor at {times(run.ratio)} times its floor"
         told.append(f"With {what} mended and the rest by the backend, the verdict is {run.verdict}{ratio}.")
     return " ".join(told)
 

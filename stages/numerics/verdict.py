@@ -6,6 +6,7 @@ from enum import Enum
 from functools import lru_cache
 from math import inf, isfinite
 
+from inductor_debug.stages.formatting import times
 from inductor_debug.stages.numerics.accumulator import Figures
 
 VERDICTS = ("not_exercised", "exact", "within_floor", "within_tolerance", "not_established", "defect")
@@ -136,9 +137,9 @@ def _by_floor(figures: Figures, factor: float, roundoff: float, noise: float | N
     floor_rms = max(drawn[0], roundoff * figures.magnitude.rms)
     floor_max = max(drawn[1], roundoff * figures.magnitude.maximum)
     ratio, bound = over_floors(figures.error.rms, figures.error.maximum, floor_rms, floor_max)
-    name = "RMS" if bound == "floor_rms" else "maximum"
-    size = f"{ratio:.3g} times" if isfinite(ratio) else "infinitely many times"
-    message = f"{name} error against gold is {size} the noise floor; the limit is {factor:g}"
+    name = "RMS" if bound == "floor_rms" else "largest"
+    size = f"{times(ratio)} times" if isfinite(ratio) else "infinitely many times"
+    message = f"the {name} error is {size} the noise floor (limit {factor:g})"
     levels = (floor_rms, floor_max, figures.error.rms, figures.error.maximum, ratio)
     return Judgement("defect" if ratio > factor else "within_floor", bound, message, *levels)
 

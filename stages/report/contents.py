@@ -82,7 +82,10 @@ def _of_stage(name: str, data: Mapping[str, Any]) -> Answer:
     status = _status(name, data)
     note = f"The s{stage_note(data['stages'], name).removeprefix('the s')}."
     if status is None:
-        return Answer("unknown", "not asked", note)
+        stage = declared().get(name)
+        runs = {row.get("name") for row in data["stages"]}
+        may = stage is not None and runs.issuperset(stage.needs)
+        return Answer("unknown", "not asked", note, then=(f"inductor-debug rerun RUN +stages={name}",) if may else ())
     state, word = _OF_STATUS.get(status, ("unknown", status))
     ended = status in ("crashed", "timed_out")
     again = ("inductor-debug rerun RUN",) if state == "bad" else ()

@@ -282,7 +282,7 @@ def test_a_defect_tells_what_more_runs_grant() -> None:
     test = plain(case)
     test["gradient"]["norm.weight"] = test["gradient"]["norm.weight"] * 1.00001
     (row,) = (row for row in judged(case, test).failed if row.path == "norm.weight")
-    assert "times that of 7 runs that round otherwise, sums as plain loops" in row.message
+    assert "times the noise of 7 runs that round otherwise (limit 4)" in row.message
     assert "every element is within atol=1e-05, rtol=1.3e-06" in row.message
 
 
