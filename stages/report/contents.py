@@ -87,9 +87,13 @@ def _of_stage(name: str, data: Mapping[str, Any]) -> Answer:
         may = stage is not None and runs.issuperset(stage.needs)
         return Answer("unknown", "not asked", note, then=(f"inductor-debug rerun RUN +stages={name}",) if may else ())
     state, word = _OF_STATUS.get(status, ("unknown", status))
-    ended = status in ("crashed", "timed_out")
-    again = ("inductor-debug rerun RUN",) if state == "bad" else ()
-    return Answer(state, word, note, f"ended the stage {name} early ({word})" if ended else "", again)
+    return Answer(state, word, note, _ends(name, status), ("inductor-debug minify RUN",) if state == "bad" else ())
+
+
+def _ends(stage: str, status: str) -> str:
+    """What a model does that ends a stage early; empty of any other status."""
+    how = {"crashed": "crash", "timed_out": "time out"}.get(status)
+    return f"makes the stage {stage} {how}" if how else ""
 
 
 def sentence_of(run: Mapping[str, Any], verdict: str, contents: Iterable[Entry]) -> str:
