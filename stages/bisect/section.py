@@ -42,8 +42,11 @@ class BisectionSection(ReportSection):
         if data is None:
             return None
         known = data["verdict"] in ("found", "none")
+        remedy = data["remedy"]
+        option = remedy is not None and remedy.kind == "option"
         return Answer("told" if known else "unknown", _WORDS.get(data["verdict"], "not established"),
-                      f"{data['answer']}.")  # fmt: skip
+                      f"{data['answer']}.",
+                      then=(f"inductor-debug rerun RUN {remedy.text}",) if option else ())  # fmt: skip
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         if data is None or data["verdict"] in ("found", "none"):

@@ -131,6 +131,8 @@ class NumericsSection(ReportSection):
         notes = []
         if stored.get("failed") and diagnosis and diagnosis.get("first_divergence") is None:
             notes.append(f"Where the numbers first go wrong: {diagnosis.get('localization')}.")
+        localized = diagnosis.get("localized")
+        notes += [f"Localization did not look at {what}." for what in (localized.missing if localized else ())]
         ended = {stage.get("name"): stage.get("status") for stage in report["stages"]}.get("kerneldiff")
         if stored.get("verdict") in ("not_established", "not_exercised") and ended in ("passed", "failed"):
             reason = Execution(**found).elsewhere if (found := diagnosis.get("execution")) else ""

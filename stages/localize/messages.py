@@ -90,7 +90,9 @@ def _culprit(item: Culprit) -> str:
     worst = "" if item.index is None else f"; worst at {item.index}: {got}, not {expected}"
     others = f" It makes {counted(len(item.others), 'further value')} wrong." if item.others else ""
     remains = (
-        "" if item.remains is None else f" With that alone mended, {share(item.remains)} of the final error remains."
+        ""
+        if item.remains is None
+        else f" By estimate {share(item.remains)} of the final error remains with that alone mended."
     )
     shapes = _neighbours(item.neighbours)
     return f"{what}{line}{module}{kernel} {size}{worst}. It shows {', '.join(item.shows)}.{shapes}{others}{remains}"

@@ -16,8 +16,9 @@ _OF_STATUS: Mapping[str, tuple[State, str]] = {
     "skipped": ("unknown", "skipped"),
 }
 """Status of a stage → what stands in the contents where its section says nothing itself."""
-_ORDER: Sequence[State] = ("bad", "warn", "unknown")
-"""Whose commands come first."""
+_ORDER: Sequence[State] = ("bad", "told", "warn", "unknown")
+"""Whose commands come first: after what is bad, what was found out about it."""
+_WRONG_FIRST: Sequence[State] = ("bad", "warn", "unknown", "good", "told")
 _COMMANDS = 3
 _PASSED = ("inductor-debug rerun RUN stages=[profile,report]", "inductor-debug compare RUN LATER_RUN")
 """What one may want after a run in which nothing is wrong."""
@@ -87,7 +88,8 @@ def _of_stage(name: str, data: Mapping[str, Any]) -> Answer:
         may = stage is not None and runs.issuperset(stage.needs)
         return Answer("unknown", "not asked", note, then=(f"inductor-debug rerun RUN +stages={name}",) if may else ())
     state, word = _OF_STATUS.get(status, ("unknown", status))
-    return Answer(state, word, note, _ends(name, status), ("inductor-debug minify RUN",) if state == "bad" else ())
+    smallest = ("inductor-debug minify RUN",) if state == "bad" and is_empty(data.get("minified")) else ()
+    return Answer(state, word, note, _ends(name, status), smallest)
 
 
 def _ends(stage: str, status: str) -> str:
@@ -102,7 +104,7 @@ def sentence_of(run: Mapping[str, Any], verdict: str, contents: Iterable[Entry])
     subject = f"{run['model']} with {run['backend']} ({run['mode']}, {run['dtype']}, {run['device']})"
     if verdict == "not_established" and not any(entry.state in ("good", "told", "bad") for entry in entries):
         return f"Of {subject} no stage left a result, so nothing is established."
-    wrong_first = sorted(entries, key=lambda entry: _place(entry.state))
+    wrong_first = sorted(entries, key=lambda entry: _WRONG_FIRST.index(entry.state))
     does = list(dict.fromkeys(entry.does for entry in wrong_first if entry.does))
     open_ = [entry.title for entry in entries if entry.state == "unknown"]
     told = f"{subject} {_listed(does)}." if does else f"{subject} was looked at, and nothing was judged."

@@ -106,7 +106,9 @@ class SourceSection(ReportSection):
         text = f"{counted(total, 'line')} of the model's source{': ' + ', '.join(told) if told else ''}."
         if data["unplaced"]:
             text += f" No line is named for {counted(data['unplaced'], 'wrong value')}: several operations made each."
-        return Answer("told", counted(marked, "line") if marked else "no line marked", text)
+        wrong = sum("wrong" in line for line in data["lines"].values())
+        word = f"{counted(wrong, 'line')} wrong" if wrong else f"{counted(marked, 'line')} with findings"
+        return Answer("told", word if marked else "no line marked", text)
 
     def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:
         """``source_files``: short name, and the lines of each excerpt as the page shows them."""

@@ -25,7 +25,9 @@
       button.append(...head.childNodes);
       head.append(button);
       button.addEventListener("click", () => {
-        const down = head.getAttribute("aria-sort") === "ascending";
+        const before = head.getAttribute("aria-sort");
+        const numbers = [...body.rows].some((row) => row.cells[column].dataset.value !== undefined);
+        const down = before === null ? numbers : before === "ascending"; // of numbers the largest come first
         heads.forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", down ? "descending" : "ascending");
         const rows = [...body.rows].map((row) => [valueOf(row, column), row]);

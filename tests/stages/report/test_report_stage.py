@@ -3,11 +3,14 @@
 import base64
 import hashlib
 import re
+import shlex
 from html.parser import HTMLParser
 
 import pytest
 from stored_results import HOSTILE, OUTSIDE, PNG, full, report, summary, violations
+from typer.main import get_command
 
+from inductor_debug.pipeline.cli import app
 from inductor_debug.stages.report.render import cell, human_bytes, percent, place
 
 
@@ -162,6 +165,29 @@ def test_a_skipped_or_crashed_stage_is_said():
     assert "The stage kerneldiff crashed: signal 11." in data["findings"]
     assert data["sentence"].startswith("bert with inductor (training, float32, cpu) makes the stage kerneldiff crash")
     assert "None of 0" not in text and "– of" not in text
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {},
+        {"constrain/violations.csv": violations(0), "kerneldiff/outputs.csv": "path,verdict,bound\na,exact,bits\n",
+         "summary.json": summary(numerics={"compared": 1, "failed": 0, "verdict": "exact"})},
+        {"summary.json": summary(violations={"total": None}), "constrain/violations.csv": violations(0)},
+        {"summary.json": summary(stages=[{"name": "capture", "status": "crashed"}], verdict="crashed")},
+        {"summary.json": summary(stages=[{"name": "capture", "status": "passed"}])},
+    ],
+    ids=["defect", "right", "no rules", "crash", "rest not asked"],
+)  # fmt: skip
+def test_what_to_type_next_are_commands_that_there_are(changed):
+    _, data = report(full(**changed))
+    entries = [command for entry in data["contents"] for command in entry["then"]]
+    assert data["then"] and all(" RUN" not in command for command in data["then"])
+    for command in [*data["then"], *entries]:
+        tool, name, *rest = shlex.split(command)
+        assert tool == "inductor-debug" and name in get_command(app).commands, command  # type: ignore[attr-defined]
+        flags = {flag for option in get_command(app).commands[name].params for flag in option.opts}
+        assert {word for word in rest if word.startswith("--")} <= flags, command
 
 
 def test_nothing_stored_is_not_a_pass():
