@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from in_browser import browser, opened  # noqa: F401 - fixtures
 
 os.environ.setdefault("MPLCONFIGDIR", str(Path("~/.cache/matplotlib").expanduser()))  # its fonts, found once
 _CACHE = tempfile.TemporaryDirectory(prefix="inductor-debug-tests-")

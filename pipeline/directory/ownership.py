@@ -45,7 +45,7 @@ from inductor_debug.pipeline.directory.refusals import (
 from inductor_debug.pipeline.directory.removal import files_below, others_below, remove_files, remove_trees
 
 _HYDRA_FILES = ("config", "hydra", "overrides")
-_SWEEP_FILES = ("sweep.csv", "sweep.parquet", "multirun.yaml")
+_SWEEP_FILES = ("sweep.csv", "sweep.parquet", "sweep.html", "multirun.yaml")
 _ENDING_S = 10.0
 """Seconds that the processes of a run that was killed get to end."""
 _READ_LIMIT = 64 * 2**20

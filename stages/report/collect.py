@@ -14,13 +14,6 @@ from inductor_debug.stages.report.contents import contents_of, is_empty, led_by,
 from inductor_debug.stages.report.sections import ReportedRun, sections
 from inductor_debug.stages.settings import Settings
 
-VERDICTS = {
-    "passed": "Passed",
-    "failed": "Failed",
-    "crashed": "Crashed",
-    "not_established": "Not established",
-}
-
 
 def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_rows: int) -> dict[str, Any]:
     """Everything the report shows.

@@ -1,32 +1,16 @@
 """The report's data as one HTML file that opens offline."""
 
-import base64
-import hashlib
-import re
 import shlex
-from collections.abc import Collection, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
-
-import jinja2
-from markupsafe import Markup
 
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.formatting import counted, human_bytes, percent, place, times
-from inductor_debug.stages.report.collect import VERDICTS
+from inductor_debug.stages.report.html import environment_of, write_page
 from inductor_debug.stages.report.sections import sections
-
-NUMBER = re.compile(r"-?(\d*\.\d+(e[+-]?\d+)?|\d+e[+-]?\d+)")
-_NUMERIC = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|-?inf", re.IGNORECASE)
-_PAGE = Path(__file__).with_name("page")
 
 
 def render(data: Mapping[str, Any], artifacts: Artifacts) -> str:
-    """HTML of :func:`~stages.report.collect.collect`'s data. Every string in it is escaped.
-
-    The page needs nothing from outside. Its own content policy lets no script run but the one that it brings, which
-    adds to a page that is whole without it.
+    """HTML of :func:`~stages.report.collect.collect`'s data.
 
     Args:
         data: what to show.
@@ -36,95 +20,8 @@ def render(data: Mapping[str, Any], artifacts: Artifacts) -> str:
     beside: dict[str, Any] = {"kernel_sources": {}}
     for key, item in shown.items():
         beside |= item.section.page(data[key], artifacts)
-    address = shlex.quote(str(data["run"].get("id") or "RUN"))
-    script, style = ((_PAGE / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
-    environment = _environment(
-        (data.get("source") or {}).get("excerpts") or [], beside["kernel_sources"], address=address
-    )
-    return environment.get_template("template.html").render(
-        data,
-        **beside,
-        address=address,
-        templates={key: str(item.section.template) for key, item in shown.items()},
-        words=VERDICTS,
-        css=Markup(style),
-        script=Markup(script),
-        policy=_policy(f"\n{script}\n"),
-    )
-
-
-def _environment(
-    excerpts: Iterable[Mapping[str, Any]], kernels: Collection[tuple[str, str]], *, address: str
-) -> jinja2.Environment:
-    """What templates are made with.
-
-    Args:
-        excerpts: of the model's source, to which lines are linked.
-        kernels: graph and name of those of which the page has the source.
-        address: what stands for ``RUN`` in a command.
-    """
-    lines = {f"{item['file']}:{item['first'] + number}" for item in excerpts
-             for number in range(item["text"].count("\n") + 1)}  # fmt: skip
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
-                                     lstrip_blocks=True, loader=jinja2.FunctionLoader(_source))  # fmt: skip
-    environment.filters.update(
-        cell=cell, bytes=human_bytes, place=place, percent=percent, counted=counted, times=times, anchor=anchor,
-        relative=relative, groupby_folder=_by_folder, for_run=lambda command: command.replace(" RUN", f" {address}", 1),
-    )  # fmt: skip
-    environment.tests.update(
-        numeric=is_numeric, known_line=lambda value: value in lines, known_kernel=lambda value: value in kernels
-    )
-    return environment
-
-
-def _source(name: str) -> str:
-    """A template: a section's by its path, the page and its macros by their names."""
-    return (_PAGE / name).read_text(encoding="utf-8")
-
-
-def _policy(script: str) -> str:
-    """A content policy under which this script runs and no other, and nothing is loaded."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
-
-
-def anchor(value: Any) -> str:
-    """An element's id for a text of any kind."""
-    return f"at-{hashlib.sha256(str(value).encode()).hexdigest()[:12]}"
-
-
-def relative(file: Any) -> str:
-    """The link from the page to a file of the run."""
-    return quote(f"../{file}")
-
-
-def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
-    """Files by the first folder of their paths."""
-    folders: dict[str, list[str]] = {}
-    for name in names:
-        folders.setdefault(name.partition("/")[0] if "/" in name else ".", []).append(name)
-    return sorted(folders.items())
-
-
-def is_numeric(value: Any) -> bool:
-    """Whether a table's cell holds a number, as one or as text."""
-    if isinstance(value, str):
-        return _NUMERIC.fullmatch(value) is not None
-    return isinstance(value, (int, float)) and not isinstance(value, bool)
-
-
-def cell(value: Any) -> str:
-    """A table's cell: floats to five digits, what is missing as a dash."""
-    if value is None or value == "":
-        return "–"
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, float):
-        return f"{value:.5g}"
-    if isinstance(value, str) and NUMBER.fullmatch(value):
-        return f"{float(value):.5g}"
-    if isinstance(value, Mapping):
-        return ", ".join(f"{key} {cell(item)}" for key, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(cell(item) for item in value)
-    return str(value)
+    beside["address"] = shlex.quote(str(data["run"].get("id") or "RUN"))
+    beside["templates"] = {key: str(item.section.template) for key, item in shown.items()}
+    excerpts = (data.get("source") or {}).get("excerpts") or []
+    environment = environment_of(excerpts, beside["kernel_sources"], address=beside["address"])
+    return write_page("run.html", environment, data, beside)

@@ -33,7 +33,7 @@ from inductor_debug.pipeline.run.commands.origin import Origin
 from inductor_debug.pipeline.run.error_words import headline
 from inductor_debug.pipeline.run.interruption import resumed_by
 from inductor_debug.pipeline.run.parent.forking import close_fork_server
-from inductor_debug.pipeline.run.sweep import sweep_exit_code, write_sweep_table
+from inductor_debug.pipeline.run.sweep import PAGE, sweep_exit_code, write_sweep_table
 from inductor_debug.stages.formatting import counted
 
 logger = logging.getLogger(f"{__package__}.entry")
@@ -174,7 +174,8 @@ def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str
     code = max(sweep_exit_code(job for job in directories if job not in refused), *codes)
     for sentence in table.told:
         logger.info("%s", sentence)
-    logger.info("sweep of %s: exit code %d, table %s", counted(len(jobs), "run"), code, table.path)
+    told = counted(len(jobs), "run"), code, table.path.with_name(PAGE), table.path
+    logger.info("sweep of %s: exit code %d, page %s, table %s", *told)
     return code
 
 

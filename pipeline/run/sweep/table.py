@@ -1,4 +1,4 @@
-"""``sweep.csv`` and ``sweep.parquet``: a row a job."""
+"""``sweep.csv`` and ``sweep.parquet``, a row a job, and ``sweep.html``."""
 
 import csv
 import io
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.pipeline.run.sweep.changes import OVERRIDE, Change, changes_of, told
+from inductor_debug.pipeline.run.sweep.page import sweep_page
 from inductor_debug.pipeline.run.sweep.rows import BENCHMARK, FAILURES, GRAPHS, NUMERICS, RUN, Row, failures_in, row_of
 from inductor_debug.stages.artifacts.records import ReproRecord
 from inductor_debug.stages.encoding import write_atomically
@@ -18,7 +19,7 @@ from inductor_debug.stages.formatting import counted
 if TYPE_CHECKING:
     import pyarrow
 
-TABLE, DATA = "sweep.csv", "sweep.parquet"
+TABLE, DATA, PAGE = "sweep.csv", "sweep.parquet", "sweep.html"
 _CHANGED = "changed"
 _SHOWN = 5
 """Sentences of a kind that a command prints: on what changed, and on failures."""
@@ -36,7 +37,7 @@ class SweepTable:
     """What was written.
 
     Attributes:
-        path: of ``sweep.csv``; ``sweep.parquet`` lies beside it.
+        path: of ``sweep.csv``; ``sweep.parquet`` and ``sweep.html`` lie beside it.
         told: for a person: what changed from job to job, and which failure is in how many.
     """
 
@@ -75,7 +76,9 @@ def write_sweep_table(
     for row, found in zip(rows, sentences, strict=True):
         shown = " ".join(f"{failure.fingerprint}:{failure.failure_class}" for failure in failures_in(row).values())
         writer.writerow(row | {FAILURES: shown, _CHANGED: "; ".join(found)})
-    write_atomically(sweep_dir / DATA, _parquet(rows, changes, columns, run_id(sweep_dir.absolute())))
+    name = run_id(sweep_dir.absolute())
+    write_atomically(sweep_dir / DATA, _parquet(rows, changes, columns, name))
+    write_atomically(sweep_dir / PAGE, sweep_page(name, sweep_dir, rows, changes).encode())
     path = sweep_dir / TABLE
     write_atomically(path, buffer.getvalue().encode())
     return SweepTable(path, [*_few(changes), *_failures(rows)])

@@ -1,33 +1,16 @@
 """The report in Debian's Chromium: it opens, sorts, filters, folds, leads from line to kernel, and is accessible."""
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
+from in_browser import PHONE, WIDE, accessibility_violations, unfold
 from stored_results import HOSTILE, PNG, full, report, summary, violations
 
-playwright_api = pytest.importorskip("playwright.sync_api")
-axe_api = pytest.importorskip("axe_playwright_python.sync_playwright")
-
-CHROMIUM = shutil.which("chromium")
-FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update",
-         "--disable-sync", "--no-first-run"]  # fmt: skip
-WIDE, PHONE = {"width": 1400, "height": 900}, {"width": 390, "height": 844}
 ROWS = (
     "finding,graph,node,target,operand,module,source,rule,effect,severity,measured,limit,cost_bytes,cost_share,"
     "message,suggestion\n"
 )
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed: apt-get install chromium")
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with playwright_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
-        yield browser
-        browser.close()
 
 
 def many_findings():
@@ -58,26 +41,9 @@ def stored(tmp_path: Path, **more) -> str:
 
 
 @pytest.fixture
-def opened(browser, tmp_path):
-    """Opens a page and, at the end, finds that the browser had nothing to object to, and nothing was asked for."""
-    contexts, complaints = [], []
-
-    def open_page(url: str | None = None, size=WIDE, **options):
-        context = browser.new_context(viewport=size, **options)
-        contexts.append(context)
-        page = context.new_page()
-        address = url or stored(tmp_path)
-        page.on("console", lambda message: complaints.append(message.text))
-        page.on("pageerror", lambda error: complaints.append(str(error)))
-        page.on("dialog", lambda dialog: complaints.append(dialog.message))
-        page.on("request", lambda request: request.url.startswith(("file:", "data:")) or complaints.append(request.url))
-        page.goto(address)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert complaints == []
+def shown(opened, tmp_path):
+    """Opens the page of a run."""
+    return lambda url=None, **options: opened(url or stored(tmp_path), **options)
 
 
 def findings(page):
@@ -89,8 +55,8 @@ def column(table, name: str) -> list[str]:
     return [row.locator("td").nth(heads.index(name)).inner_text() for row in table.locator("tbody tr:visible").all()]
 
 
-def test_the_first_screen_has_the_verdict_what_to_type_and_the_contents(opened):
-    page = opened()
+def test_the_first_screen_has_the_verdict_what_to_type_and_the_contents(shown):
+    page = shown()
     for selector in (".verdict", ".then pre", "nav li:last-child"):
         box = page.locator(selector).first.bounding_box()
         assert box["y"] + box["height"] <= WIDE["height"], selector
@@ -101,8 +67,8 @@ def test_the_first_screen_has_the_verdict_what_to_type_and_the_contents(opened):
     assert page.locator("#section-numerics h2").first.bounding_box()["y"] < 100
 
 
-def test_a_table_is_sorted_by_value_with_mouse_and_keyboard(opened):
-    page = opened()
+def test_a_table_is_sorted_by_value_with_mouse_and_keyboard(shown):
+    page = shown()
     table = findings(page)
     head = table.locator("th button", has_text="cost bytes")
     head.click()
@@ -116,8 +82,8 @@ def test_a_table_is_sorted_by_value_with_mouse_and_keyboard(opened):
     assert column(table, "node")[:3] == ["mm_0", "mm_1", "mm_2"]
 
 
-def test_a_table_is_filtered_by_words(opened):
-    page = opened()
+def test_a_table_is_filtered_by_words(shown):
+    page = shown()
     bar = page.locator("#section-violations .filter").last
     bar.get_by_role("searchbox").fill("net.py:7 MM_1")
     assert column(findings(page), "node") == ["mm_1", "mm_10", "mm_11"]
@@ -126,8 +92,8 @@ def test_a_table_is_filtered_by_words(opened):
     assert len(column(findings(page), "node")) == 12
 
 
-def test_a_finding_leads_to_its_line_and_the_line_to_its_kernel(opened):
-    page = opened()
+def test_a_finding_leads_to_its_line_and_the_line_to_its_kernel(shown):
+    page = shown()
     findings(page).get_by_role("link", name="net.py:7").first.click()
     line = page.locator("tr:target")
     assert (
@@ -142,14 +108,14 @@ def test_a_finding_leads_to_its_line_and_the_line_to_its_kernel(opened):
     assert kernel.locator("pre .comment").inner_text() == "// made by the compiler\n"[:-1]
 
 
-def test_a_wrong_operation_leads_to_its_kernel(opened):
-    page = opened()
+def test_a_wrong_operation_leads_to_its_kernel(shown):
+    page = shown()
     page.locator("#section-numerics").get_by_role("link", name="cpp_fused_mm_0:1").first.click()
     assert page.locator("details:target pre").is_visible()
 
 
-def test_files_of_the_run_are_linked_from_where_the_page_lies(opened, tmp_path):
-    page = opened()
+def test_files_of_the_run_are_linked_from_where_the_page_lies(shown, tmp_path):
+    page = shown()
     links = page.locator("#files a").evaluate_all("links => links.map(link => link.href)")
     assert f"{(tmp_path / 'run').as_uri()}/capture/breaks.json" in links
     assert len(links) == len(full()) + 1  # and nodes.csv
@@ -157,30 +123,29 @@ def test_files_of_the_run_are_linked_from_where_the_page_lies(opened, tmp_path):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("size", [WIDE, PHONE], ids=["desktop", "phone"])
-def test_the_page_has_no_accessibility_violation(opened, size, scheme):
-    page = opened(size=size, color_scheme=scheme)
-    page.evaluate("document.querySelectorAll('details').forEach(part => (part.open = true))")
-    found = axe_api.Axe().run(page)
-    assert found.violations_count == 0, found.generate_report()
+def test_the_page_has_no_accessibility_violation(shown, size, scheme):
+    page = shown(size=size, color_scheme=scheme)
+    unfold(page)
+    assert accessibility_violations(page) == ""
 
 
-def test_a_phone_does_not_scroll_sideways(opened):
-    page = opened(size=PHONE)
-    page.evaluate("document.querySelectorAll('details').forEach(part => (part.open = true))")
+def test_a_phone_does_not_scroll_sideways(shown):
+    page = shown(size=PHONE)
+    unfold(page)
     assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
-def test_dark_is_dark(opened, tmp_path):
+def test_dark_is_dark(shown, tmp_path):
     url = stored(tmp_path)
     grounds = [
-        opened(url, color_scheme=scheme).evaluate("getComputedStyle(document.body).backgroundColor")
+        shown(url, color_scheme=scheme).evaluate("getComputedStyle(document.body).backgroundColor")
         for scheme in ("light", "dark")
     ]
     assert grounds == ["rgb(255, 255, 255)", "rgb(18, 22, 28)"]
 
 
-def test_print_unfolds_and_cuts_nothing_off(opened):
-    page = opened()
+def test_print_unfolds_and_cuts_nothing_off(shown):
+    page = shown()
     page.emulate_media(media="print")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
     assert page.locator("details:not([open])").count() == 0
@@ -193,15 +158,15 @@ def test_print_unfolds_and_cuts_nothing_off(opened):
     assert page.locator("details:not([open])").count() > 0
 
 
-def test_without_scripts_all_is_there(opened):
-    page = opened(java_script_enabled=False)
+def test_without_scripts_all_is_there(shown):
+    page = shown(java_script_enabled=False)
     assert page.locator("th button").count() == 0
     assert "message 11" in findings(page).inner_text()
     page.locator("#files summary").first.click()
     assert page.locator("#files a").first.is_visible()
 
 
-def test_hostile_names_run_nothing(opened, tmp_path):
+def test_hostile_names_run_nothing(shown, tmp_path):
     hostile = "<img src=x onerror=alert(1)><script>alert(2)</script>\x1b[31m\"'&{{ 7 * 7 }}"
     told = summary(run={**summary()["run"], "id": hostile, "model": hostile, "overrides": [hostile]})
     told["stages"][0]["message"] = hostile
@@ -210,7 +175,7 @@ def test_hostile_names_run_nothing(opened, tmp_path):
         "summary.json": told, "constrain/violations.csv": violations(node=HOSTILE, source="net.py:7"),
         "kerneldiff/nodes.csv": node, "kerneldiff/plots/<img src=x>.png": PNG,
         "capture/sources.json": [{"file": "net.py", "first": 7, "text": hostile}]})  # fmt: skip
-    page = opened(url)
+    page = shown(url)
     assert page.locator("script").count() == 1 and page.locator("img[src=x]").count() == 0
     assert "{{ 7 * 7 }}" in page.locator("h1").inner_text() + page.locator("#stages").inner_text()
 

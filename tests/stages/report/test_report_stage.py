@@ -11,7 +11,7 @@ from stored_results import HOSTILE, OUTSIDE, PNG, full, report, summary, violati
 from typer.main import get_command
 
 from inductor_debug.pipeline.cli import app
-from inductor_debug.stages.report.render import cell, human_bytes, percent, place
+from inductor_debug.stages.report.html import cell, human_bytes, percent, place
 
 
 class Text(HTMLParser):

@@ -1,0 +1,121 @@
+"""``sweep.html``: a sweep for someone who was not there, in the hand of a run's report."""
+
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.pipeline.run.sweep.changes import OVERRIDE, Change, axes_of, told
+from inductor_debug.pipeline.run.sweep.pivots import MEASURES, STATES, pivots, short_name, text_of
+from inductor_debug.pipeline.run.sweep.rows import RUN, Row, failures_in
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.report.html import environment_of, write_page
+
+_WORST = ("crashed", "rejected", "failed", "not_established", "passed")
+
+
+def sweep_page(name: str, sweep_dir: Path, rows: Sequence[Row], changes: Sequence[Sequence[Change]]) -> str:
+    """The page.
+
+    Args:
+        name: the sweep's id.
+        sweep_dir: its directory, to whose reports the page leads.
+        rows, changes: the jobs', in the same order.
+    """
+    axes = axes_of(rows)
+    labels = [_label(row, axes) for row in rows]
+    pages = [_page(sweep_dir, row) for row in rows]
+    verdicts = Counter(str(row.get("verdict")) for row in rows)
+    worst = next((verdict for verdict in _WORST if verdicts[verdict]), "not_established")
+    shown = [name for name in _columns(rows, axes) if name != "id"]
+    jobs = [
+        {
+            "label": row["id"],
+            "page": page,
+            "state": STATES.get(str(row.get("verdict")), "unknown"),
+            "cells": [row.get(column) for column in shown],
+        }
+        for row, page in zip(rows, pages, strict=True)
+    ]
+    variables = {
+        "title": f"{counted(len(rows), 'job')} over {', '.join(map(short_name, axes)) or 'no axis'}",
+        "verdict": "failed" if worst == "rejected" else worst,
+        "sentence": _sentence(name, rows, axes, verdicts),
+        "then": _then(sweep_dir, rows, worst),
+        "pivots": pivots(rows, axes, pages, labels),
+        "changes": _changes(rows, changes, pages),
+        "failures": _failures(rows, pages),
+        "jobs": jobs,
+        "columns": [short_name(column) for column in shown],
+        "same": _same(rows, axes),
+    }
+    return write_page(str(Path(__file__).with_name("sweep.html")), environment_of(), variables)
+
+
+def _sentence(name: str, rows: Sequence[Row], axes: Sequence[str], verdicts: Mapping[str, int]) -> str:
+    ended = ", ".join(f"{verdicts[verdict]} {verdict.replace('_', ' ')}" for verdict in _WORST if verdicts[verdict])
+    values = [f"{counted(len({row.get(axis) for row in rows}), 'value')} of {short_name(axis)}" for axis in axes]
+    failures = {key for row in rows for key in failures_in(row)}
+    met = f" {counted(len(failures), 'failure was', 'different failures were')} met." if failures else ""
+    return f"The sweep {name} has {', '.join(values) or 'no axis'}: {ended}.{met}"
+
+
+def _then(sweep_dir: Path, rows: Sequence[Row], worst: str) -> list[str]:
+    """Commands for what is worst in the sweep."""
+    folder = shlex.quote(str(sweep_dir))
+    bad = next((row for row in rows if row.get("verdict") == worst), None)
+    commands = [f"inductor-debug repro {folder}"] if any(failures_in(row) for row in rows) else []
+    if bad is not None and worst != "passed":
+        commands.append(f"inductor-debug show {shlex.quote(str(sweep_dir / str(bad['dir'])))}")
+    return [*commands, f"inductor-debug compare {folder} LATER_SWEEP"]
+
+
+def _changes(rows: Sequence[Row], changes: Sequence[Sequence[Change]], pages: Sequence[str]) -> list[dict[str, str]]:
+    """Each step from a neighbour in which something changed."""
+    found = []
+    for row, steps, page in zip(rows, changes, pages, strict=True):
+        for axis in dict.fromkeys(change.axis for change in steps if change.column):
+            own = [change for change in steps if change.axis == axis]
+            (sentence,) = told(own)
+            first = own[0]
+            found.append({"label": str(row["id"]), "page": page, "axis": axis, "before": first.axis_before,
+                          "after": first.axis_after, "others": first.others,
+                          "text": sentence.partition(f"{first.axis_after}")[2].partition(": ")[2]})  # fmt: skip
+    return found
+
+
+def _failures(rows: Sequence[Row], pages: Sequence[str]) -> list[dict[str, Any]]:
+    """Each failure by its fingerprint, with the job that met it first, those of the most jobs first."""
+    known: dict[str, dict[str, Any]] = {}
+    for row, page in zip(rows, pages, strict=True):
+        for key, failure in failures_in(row).items():
+            entry = known.setdefault(key, {
+                "fingerprint": key, "failure": failure.failure or failure.failure_class, "target": failure.target,
+                "source": failure.source, "jobs": 0, "label": row["id"], "page": page})  # fmt: skip
+            entry["jobs"] += 1
+    return sorted(known.values(), key=lambda entry: -entry["jobs"])
+
+
+def _columns(rows: Sequence[Row], axes: Sequence[str]) -> list[str]:
+    fixed = ("verdict", "error", "seconds", *(name for name in MEASURES if name != "verdict"))
+    return [*axes, *(name for name in fixed if any(row.get(name) not in (None, "") for row in rows))]
+
+
+def _same(rows: Sequence[Row], axes: Sequence[str]) -> dict[str, Any]:
+    """What ran, and what was typed, where it is the same in every job."""
+    names = [*RUN[:-1], *dict.fromkeys(key for row in rows for key in row if key.startswith(OVERRIDE))]
+    return {short_name(name): rows[0].get(name) for name in names
+            if name not in axes and rows and len({text_of(row.get(name)) for row in rows}) == 1
+            and rows[0].get(name) is not None}  # fmt: skip
+
+
+def _page(sweep_dir: Path, row: Row) -> str:
+    """A job's report relative to the sweep; "" where there is none."""
+    path = Path(str(row["dir"])) / files.REPORT_PAGE.path
+    return path.as_posix() if (sweep_dir / path).is_file() and not path.is_absolute() else ""
+
+
+def _label(row: Row, axes: Iterable[str]) -> str:
+    return ", ".join(f"{short_name(axis)}={text_of(row.get(axis))}" for axis in axes) or str(row["id"])

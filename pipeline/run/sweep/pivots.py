@@ -1,0 +1,185 @@
+"""A sweep's measures over its axes, as tables and plots."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from inductor_debug.pipeline.run.sweep.changes import OVERRIDE
+from inductor_debug.pipeline.run.sweep.rows import Row
+from inductor_debug.stages.report.html import is_numeric
+from inductor_debug.stages.report.sections import State
+
+STATES: Mapping[str, State] = {
+    "passed": "good",
+    "failed": "bad",
+    "crashed": "bad",
+    "rejected": "bad",
+    "not_established": "unknown",
+    "exact": "good",
+    "within_floor": "good",
+    "within_tolerance": "good",
+    "defect": "bad",
+    "not_exercised": "unknown",
+}
+"""A job's verdict, or its numbers', → what it is."""
+MEASURES = {
+    "verdict": "Verdict",
+    "violations": "Findings against the profile",
+    "numerics": "Are the numbers right?",
+    "max_abs": "Largest absolute error",
+    "test.median_ms": "Latency of the test side, ms",
+    "speedup": "Speed-up",
+    "test.compile_s": "Compilation, s",
+    "test.peak_memory_bytes": "Peak memory of the test side, bytes",
+}
+"""Column of the table → title; those that no job has are left out."""
+_ACROSS = 12
+"""Values of the axis that lies across a table, at most."""
+_LINES = 8
+"""Lines of a plot, at most."""
+_WIDTH, _HEIGHT, _LEFT, _AROUND = 460, 180, 70, 22
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One job's value; ``page``: its report, relative to the sweep, or ""."""
+
+    value: Any = None
+    state: State | None = None
+    page: str = ""
+    label: str = ""
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of a plot: its label, and its points in pixels, None where a job is missing."""
+
+    label: str
+    points: list[tuple[float, float]]
+
+
+@dataclass(frozen=True)
+class Plot:
+    """A measure over one axis.
+
+    Attributes:
+        title: of the measure.
+        ticks: pixel and label of values of the axis. low, high: of the measure.
+        lines: one for each combination of the other axes.
+    """
+
+    title: str
+    ticks: list[tuple[float, str]]
+    low: float
+    high: float
+    lines: list[Line]
+    width: int = _WIDTH
+    height: int = _HEIGHT
+
+
+@dataclass(frozen=True)
+class Pivot:
+    """A table over the axes.
+
+    Attributes:
+        title: of it. rows_by: axes that a row's ``key`` has the values of.
+        column_by: the axis across; "" where measures lie across. columns: its values.
+        rows: ``key`` and ``cells`` of each.
+        plots: of what is a number.
+    """
+
+    title: str
+    rows_by: list[str]
+    column_by: str
+    columns: list[str]
+    rows: list[dict[str, Any]]
+    plots: list[Plot] = field(default_factory=list)
+
+
+def pivots(rows: Sequence[Row], axes: Sequence[str], pages: Sequence[str], labels: Sequence[str]) -> list[Pivot]:
+    """Tables over the axes: of one axis a table of all measures, of several a table for each measure.
+
+    Args:
+        rows: the jobs'. axes: columns in which they differ.
+        pages, labels: of each job, its report and its name.
+    """
+    measures = [name for name in MEASURES if any(row.get(name) is not None for row in rows)]
+    cells = [{name: Cell(row.get(name), _state(name, row), page, label) for name in measures}
+             for row, page, label in zip(rows, pages, labels, strict=True)]  # fmt: skip
+    if not axes:
+        return []
+    if len(axes) == 1:
+        found = [{"key": [text_of(row.get(axes[0]))],
+                  "cells": [item[name] if name == "verdict" else _bare(item[name]) for name in measures]}
+                 for row, item in zip(rows, cells, strict=True)]  # fmt: skip
+        titles = [MEASURES[name] for name in measures]
+        plots = [plot for name in measures if (plot := _plot(name, rows, axes[0], []))]
+        return [Pivot(f"Results by {short_name(axes[0])}", [short_name(axes[0])], "", titles, found, plots)]
+    values = {axis: list(dict.fromkeys(text_of(row.get(axis)) for row in rows)) for axis in axes}
+    narrow = [axis for axis in axes if len(values[axis]) <= _ACROSS]
+    across = max(narrow, key=lambda axis: len(values[axis])) if narrow else axes[-1]
+    down = [axis for axis in axes if axis != across]
+    return [_pivot(name, rows, cells, across, down, values[across]) for name in measures]
+
+
+def _pivot(
+    measure: str,
+    rows: Sequence[Row],
+    cells: Sequence[Mapping[str, Cell]],
+    across: str,
+    down: list[str],
+    columns: list[str],
+) -> Pivot:
+    found: dict[tuple[str, ...], dict[str, Cell]] = {}
+    for row, item in zip(rows, cells, strict=True):
+        key = tuple(text_of(row.get(axis)) for axis in down)
+        found.setdefault(key, {})[text_of(row.get(across))] = item[measure]
+    table = [{"key": list(key), "cells": [at.get(value, Cell()) for value in columns]} for key, at in found.items()]
+    plot = _plot(measure, rows, across, down)
+    return Pivot(
+        MEASURES[measure], [*map(short_name, down)], short_name(across), columns, table, [plot] if plot else []
+    )
+
+
+def _plot(measure: str, rows: Sequence[Row], axis: str, others: Sequence[str]) -> Plot | None:
+    """A measure over an axis; None where it is no number, the same everywhere, or of too many lines."""
+    known = [row for row in rows if is_numeric(row.get(measure)) and abs(float(row[measure])) < float("inf")]
+    values = list(dict.fromkeys(text_of(row.get(axis)) for row in rows))
+    groups: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in known:
+        key = tuple(text_of(row.get(other)) for other in others)
+        groups.setdefault(key, {})[text_of(row.get(axis))] = float(row[measure])
+    low, high = (pick((float(row[measure]) for row in known), default=0.0) for pick in (min, max))
+    if low == high or len(values) < 2 or not 1 <= len(groups) <= _LINES or not all(map(is_numeric, values)):
+        return None
+    values.sort(key=float)
+    across = {value: round(_LEFT + place * (_WIDTH - _LEFT - _AROUND) / (len(values) - 1), 1)
+              for place, value in enumerate(values)}  # fmt: skip
+
+    def point(value: str, at: float) -> tuple[float, float]:
+        return across[value], round(_HEIGHT - _AROUND - (at - low) / (high - low) * (_HEIGHT - 2 * _AROUND), 1)
+
+    lines = [Line(", ".join(key), [point(value, at[value]) for value in values if value in at])
+             for key, at in groups.items()]  # fmt: skip
+    labelled = values if len(values) <= _ACROSS else [values[0], values[-1]]
+    return Plot(MEASURES[measure], [(across[value], value) for value in labelled], low, high, lines)
+
+
+def _state(measure: str, row: Row) -> State | None:
+    if measure not in ("verdict", "numerics") or row.get(measure) is None:
+        return None
+    return STATES.get(str(row[measure]), "unknown")
+
+
+def _bare(cell: Cell) -> Cell:
+    return Cell(cell.value, cell.state)
+
+
+def short_name(column: str) -> str:
+    """A column's name without what marks an override."""
+    return column.removeprefix(OVERRIDE)
+
+
+def text_of(value: Any) -> str:
+    """A value of an axis as the page has it."""
+    return "–" if value is None else str(value)

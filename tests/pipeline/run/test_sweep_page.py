@@ -1,0 +1,106 @@
+"""A sweep's page: verdicts over the axes, what changed, failures, and the way to each job's report."""
+
+import itertools
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from in_browser import PHONE, accessibility_violations, unfold
+from test_sweep_table import job
+
+from inductor_debug.pipeline.run.sweep import write_sweep_table
+
+FAILURE = {"path": "repros/a.py", "failure_class": "defect", "failure": "defect", "fingerprint": "abc123",
+           "target": "aten.mm.default", "source": "net.py:7"}  # fmt: skip
+
+
+def sweep(folder: Path, alignments=(8, 16, 32), dtypes=("float32", "float16")) -> Path:
+    """A sweep over two axes: with an alignment of 16 the job at float16 fails."""
+    jobs = []
+    for alignment, dtype in itertools.product(alignments, dtypes):
+        bad = alignment == 16 and dtype == "float16"
+        jobs.append(job(folder / f"{alignment}-{dtype}", overrides=[f"accel.alignment={alignment}", f"dtype={dtype}"],
+                        total=alignment, verdict="failed" if bad else "passed", numerics="defect" if bad else "exact",
+                        repros=[FAILURE] if bad else []))  # fmt: skip
+        (jobs[-1] / "report").mkdir()
+        (jobs[-1] / "report" / "report.html").write_text("<title>a job</title>")
+    write_sweep_table(folder, jobs)
+    return folder / "sweep.html"
+
+
+class Table(HTMLParser):
+    """Rows of texts of the tables in a part of a page."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.rows: list[list[str]] = []
+        self.feed(html)
+
+    def handle_starttag(self, tag: str, attrs: object) -> None:
+        if tag == "tr":
+            self.rows.append([])
+        elif tag in ("td", "th"):
+            self.rows[-1].append("")
+
+    def handle_data(self, data: str) -> None:
+        if self.rows and self.rows[-1]:
+            self.rows[-1][-1] += data
+
+
+def rows_of(page: str, section: str) -> list[list[str]]:
+    part = page.partition(f'<section id="{section}"')[2].partition("</section>")[0]
+    return [[" ".join(cell.split()) for cell in row] for row in Table(part).rows]
+
+
+def test_verdicts_and_measures_stand_over_the_axes(tmp_path: Path) -> None:
+    page = sweep(tmp_path / "sweep").read_text()
+    assert rows_of(page, "pivot-1") == [
+        ["dtype", "8", "16", "32"],
+        ["float32", "✓ good: passed →", "✓ good: passed →", "✓ good: passed →"],
+        ["float16", "✓ good: passed →", "✗ bad: failed →", "✓ good: passed →"],
+    ]
+    assert rows_of(page, "pivot-2")[1:] == [["float32", "8 →", "16 →", "32 →"], ["float16", "8 →", "16 →", "32 →"]]
+    assert "5 passed" in page and "1 failed" in page and "1 failure was met." in page
+
+
+def test_what_changed_and_which_failures_are_told(tmp_path: Path) -> None:
+    page = sweep(tmp_path / "sweep").read_text()
+    changes = rows_of(page, "changes")
+    assert ["16-float16", "dtype", "float32 → float16", "accel.alignment=16",
+            "verdict passed → failed, numerics exact → defect, 1 new failure (abc123)"] in changes  # fmt: skip
+    assert rows_of(page, "failures")[1] == ["abc123", "defect", "aten.mm.default", "net.py:7", "1", "16-float16"]
+    assert ["model", "bert"] in rows_of(page, "same")
+
+
+def test_one_axis_has_all_measures_in_one_table(tmp_path: Path) -> None:
+    page = sweep(tmp_path / "sweep", dtypes=("float32",)).read_text()
+    head, *rows = rows_of(page, "pivot-1")
+    assert head[:3] == ["accel.alignment", "Verdict", "Findings against the profile"]
+    assert [row[2] for row in rows] == ["8", "16", "32"] and 'id="pivot-2"' not in page
+    (points,) = re.findall(r'polyline points="([^"]*)"', page)
+    heights = [float(point.split(",")[1]) for point in points.split()]
+    assert len(heights) == 3 and heights == sorted(heights, reverse=True)  # more findings stand higher
+
+
+def test_a_sweep_without_axes_or_results_has_a_page(tmp_path: Path) -> None:
+    (tmp_path / "sweep" / "0").mkdir(parents=True)
+    write_sweep_table(tmp_path / "sweep", [tmp_path / "sweep" / "0"])
+    page = (tmp_path / "sweep" / "sweep.html").read_text()
+    assert "Crashed." in page and "1 crashed" in page and "left no valid summary.json" in page
+
+
+def test_hostile_values_are_text(tmp_path: Path) -> None:
+    hostile = "<script>alert(1)</script>"
+    page = sweep(tmp_path / "sweep", dtypes=(hostile.replace("/", "-"), "b")).read_text()
+    assert page.count("<script") == 1 and "&lt;script&gt;alert(1)" in page
+
+
+@pytest.mark.parametrize("options", [{}, {"size": PHONE, "color_scheme": "dark"}], ids=["desktop", "dark phone"])
+def test_it_leads_to_a_job_and_is_accessible(opened, tmp_path: Path, options) -> None:
+    page = opened(sweep(tmp_path / "sweep").as_uri(), **options)
+    unfold(page)
+    assert accessibility_violations(page) == ""
+    assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
+    page.locator("#pivot-1").get_by_role("link", name="Report of accel.alignment=16, dtype=float16").click()
+    assert page.title() == "a job" and "16-float16/report/report.html" in page.url
