@@ -121,7 +121,8 @@ def test_a_strict_violation_skips_what_follows_and_fails_the_run(tmp_path: Path)
     assert (outcome.code, outcome.summary["verdict"]) == (1, "failed")
     assert outcome.statuses == {"plain": "passed", "constrain": "failed", **dict.fromkeys(stopped, "skipped"),
                                 "report": "passed"}  # fmt: skip
-    assert "strict" in outcome.message("lower") and "2 violations" in outcome.message("lower")
+    assert outcome.message("lower") == "constrain failed in strict mode"
+    assert "2 violations" in outcome.message("constrain")
     assert outcome.summary["violations"]["by_rule"] == {"alignment": 2}
     assert outcome.summary["numerics"]["verdict"] is None
 
