@@ -32,7 +32,7 @@ def sweep_page(name: str, sweep_dir: Path, rows: Sequence[Row], changes: Sequenc
     shown = [name for name in _columns(rows, axes) if name != "id"]
     jobs = [
         {
-            "label": row["id"],
+            "label": _number(row),
             "page": page,
             "state": STATES.get(str(row.get("verdict")), "unknown"),
             "cells": [row.get(column) for column in shown],
@@ -72,6 +72,12 @@ def _then(sweep_dir: Path, rows: Sequence[Row], worst: str) -> list[str]:
     return [*commands, f"inductor-debug compare {folder} LATER_SWEEP"]
 
 
+def _number(row: Row) -> str:
+    """Hydra's number of a job, with which its folder begins; the folder where it does not."""
+    number, dash, _ = str(row["dir"]).partition("-")
+    return number if dash and number.isdigit() else str(row["dir"])
+
+
 def _changes(rows: Sequence[Row], changes: Sequence[Sequence[Change]], pages: Sequence[str]) -> list[dict[str, str]]:
     """Each step from a neighbour in which something changed."""
     found = []
@@ -80,7 +86,7 @@ def _changes(rows: Sequence[Row], changes: Sequence[Sequence[Change]], pages: Se
             own = [change for change in steps if change.axis == axis]
             (sentence,) = told(own)
             first = own[0]
-            found.append({"label": str(row["id"]), "page": page, "axis": axis, "before": first.axis_before,
+            found.append({"label": _number(row), "page": page, "axis": axis, "before": first.axis_before,
                           "after": first.axis_after, "others": first.others,
                           "text": sentence.partition(f"{first.axis_after}")[2].partition(": ")[2]})  # fmt: skip
     return found
@@ -93,7 +99,7 @@ def _failures(rows: Sequence[Row], pages: Sequence[str]) -> list[dict[str, Any]]
         for key, failure in failures_in(row).items():
             entry = known.setdefault(key, {
                 "fingerprint": key, "failure": failure.failure or failure.failure_class, "target": failure.target,
-                "source": failure.source, "jobs": 0, "label": row["id"], "page": page})  # fmt: skip
+                "source": failure.source, "jobs": 0, "label": _number(row), "page": page})  # fmt: skip
             entry["jobs"] += 1
     return sorted(known.values(), key=lambda entry: -entry["jobs"])
 

@@ -67,9 +67,9 @@ def test_verdicts_and_measures_stand_over_the_axes(tmp_path: Path) -> None:
 def test_what_changed_and_which_failures_are_told(tmp_path: Path) -> None:
     page = sweep(tmp_path / "sweep").read_text()
     changes = rows_of(page, "changes")
-    assert ["16-float16", "dtype", "float32 → float16", "accel.alignment=16",
+    assert ["16", "dtype", "float32 → float16", "accel.alignment=16",
             "verdict passed → failed, numerics exact → defect, 1 new failure (abc123)"] in changes  # fmt: skip
-    assert rows_of(page, "failures")[1] == ["abc123", "defect", "aten.mm.default", "net.py:7", "1", "16-float16"]
+    assert rows_of(page, "failures")[1] == ["abc123", "defect", "aten.mm.default", "net.py:7", "1", "16"]
     assert ["model", "bert"] in rows_of(page, "same")
 
 
