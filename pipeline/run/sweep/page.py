@@ -59,7 +59,10 @@ def _sentence(name: str, rows: Sequence[Row], axes: Sequence[str], verdicts: Map
     values = [f"{counted(len({row.get(axis) for row in rows}), 'value')} of {short_name(axis)}" for axis in axes]
     failures = {key for row in rows for key in failures_in(row)}
     met = f" {counted(len(failures), 'failure was', 'different failures were')} met." if failures else ""
-    return f"The sweep {name} has {', '.join(values) or 'no axis'}: {ended}.{met}"
+    counts = [row["violations"] for row in rows if row.get("violations") is not None]
+    span = " to ".join(dict.fromkeys(map(str, (min(counts), max(counts))))) if counts else ""
+    found = f" Findings against the profile: {span}{' a job' if len(rows) > 1 else ''}." if span else ""
+    return f"The sweep {name} has {', '.join(values) or 'no axis'}: {ended}.{found}{met}"
 
 
 def _then(sweep_dir: Path, rows: Sequence[Row], worst: str) -> list[str]:

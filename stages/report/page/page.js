@@ -99,7 +99,7 @@
 
   let opened = [];
   addEventListener("beforeprint", () => {
-    opened = [...document.querySelectorAll("details:not([open])")];
+    opened = [...document.querySelectorAll("details:not([open], .bulky)")];
     opened.forEach((part) => (part.open = true));
   });
   addEventListener("afterprint", () => opened.forEach((part) => (part.open = false)));

@@ -62,6 +62,7 @@ def test_verdicts_and_measures_stand_over_the_axes(tmp_path: Path) -> None:
     ]
     assert rows_of(page, "pivot-2")[1:] == [["float32", "8 →", "16 →", "32 →"], ["float16", "8 →", "16 →", "32 →"]]
     assert "5 passed" in page and "1 failed" in page and "1 failure was met." in page
+    assert "Findings against the profile: 8 to 32 a job." in page
 
 
 def test_what_changed_and_which_failures_are_told(tmp_path: Path) -> None:

@@ -145,10 +145,13 @@ def test_dark_is_dark(shown, tmp_path):
 
 
 def test_print_unfolds_and_cuts_nothing_off(shown):
-    page = shown()
-    page.emulate_media(media="print")
+    page = shown(color_scheme="dark")
+    page.emulate_media(media="print", color_scheme="dark")
     page.evaluate("dispatchEvent(new Event('beforeprint'))")
-    assert page.locator("details:not([open])").count() == 0
+    assert page.locator("details:not([open], .bulky)").count() == 0
+    assert (
+        page.evaluate("getComputedStyle(document.body).color") == "rgb(27, 35, 48)"
+    )  # dark on white, whatever the screen
     cut = page.locator(".scroll, pre").evaluate_all(
         "parts => parts.filter(part => part.scrollHeight > part.clientHeight + 2"
         " && getComputedStyle(part).overflowY !== 'visible').length"
