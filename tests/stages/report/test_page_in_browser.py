@@ -157,6 +157,8 @@ def test_print_unfolds_and_cuts_nothing_off(shown):
         " && getComputedStyle(part).overflowY !== 'visible').length"
     )
     assert cut == 0
+    page.set_viewport_size({"width": 700, "height": 1000})  # of a sheet of A4
+    assert page.evaluate("document.documentElement.scrollWidth") <= 700
     page.evaluate("dispatchEvent(new Event('afterprint'))")
     assert page.locator("details:not([open])").count() > 0
 
