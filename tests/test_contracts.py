@@ -157,7 +157,7 @@ READS = {
     "stages.kerneldiff.tasks": "our paths of outputs",
     "stages.lower.first_nonfinite": "our own column",
     "stages.lower.questions.graphs": "our ids of graphs",
-    "stages.report.render": "numbers in text",
+    "stages.report.html": "numbers in text",
     "stages.minify.failures": "what our own scripts say",
     "stages.repro.expressions": "constants of graph records",
     "stages.rules.measures": "cells of violations.csv",

@@ -75,7 +75,7 @@ def fit(found: Mapping[str, Any], accel: str, breaks: str) -> Answer:
         "bad" if severities["error"] else "warn",
         "no" if severities["error"] else " and ".join(broken),
         f"{told[0].upper()}{told[1:]} {strict}",
-        f"does not fit {rules} ({' and '.join(broken)})",
+        f"does not fit {rules} ({' and '.join(broken)}{'' if severities['error'] else ', which fail no run'})",
         then=("inductor-debug analyze RUN --type constraints", *_further_values(found["by_rule"])),
     )
 

@@ -27,6 +27,8 @@ VERDICT_DESCRIPTIONS = {
     "not_exercised": "not exercised",
 }
 _FAILING = ("defect", "not_established")
+COARSE = 0.5
+"""A tensor whose resolution is this or more passed a comparison that shows little."""
 _RIGHT = ("exact", "within_floor", "within_tolerance")
 
 
@@ -39,6 +41,7 @@ def numerics(artifacts: Artifacts, stored: Numerics | None, max_rows: int) -> Ro
     return {
         "summary": jsonable(stored or {}),
         "tally": failure_counts(stored or Numerics(), rows or []),
+        "coarse": sum(_is_coarse(row) for row in rows or []),
         "diagnosis": None if diagnosis is None else dict(fields_of(diagnosis)) | executed(diagnosis.execution),
         "table": capped(rows, files.OUTPUTS, max_rows, order=worst_first),
         "nodes": capped(files.NODES.cells(artifacts), files.NODES, max_rows, order=wrong_first),
@@ -52,6 +55,12 @@ def executed(execution: Execution | None) -> Row:
     if execution is None:
         return {}
     return {"execution": {key: value for key, value in vars(execution).items() if value is not None}}
+
+
+def _is_coarse(row: Row) -> bool:
+    """Whether noise, or the tolerance, hides a large error of a tensor that passed."""
+    resolution = row.get("resolution")
+    return row["verdict"] in _RIGHT and resolution not in (None, "") and float(resolution) >= COARSE
 
 
 def _by_place(rows: Sequence[Row] | None) -> list[Row] | None:
@@ -117,7 +126,10 @@ class NumericsSection(ReportSection):
             return Answer("unknown", told, f"No tensor was compared: {note}.")
         text = f"{data['tally']}. The largest absolute error is {short(data['summary'].get('max_abs'))}."
         if verdict in _RIGHT:
-            return Answer("good", "yes", f"All results are {told}: {text}", f"computes right numbers ({told})")
+            coarse = data["coarse"]
+            hidden = f" In {coarse} of them noise hides errors of half the tensor." if coarse else ""
+            does = f"computes right numbers ({told}{f', but noise hides much in {coarse}' if coarse else ''})"
+            return Answer("good", "yes", f"All results are {told}: {text}{hidden}", does)
         if verdict != "defect":
             return Answer("unknown", told, f"It is {told}: {text}")
         where = _where(data["diagnosis"] or {})
@@ -131,6 +143,10 @@ class NumericsSection(ReportSection):
         notes = []
         if stored.get("failed") and diagnosis and diagnosis.get("first_divergence") is None:
             notes.append(f"Where the numbers first go wrong: {diagnosis.get('localization')}.")
+        if (data or {}).get("coarse"):
+            tensors = counted(data["coarse"], "tensor")  # type: ignore[index]
+            notes.append(f"Whether {tensors} are right to better than half their size: noise hides errors of "
+                         f"{100 * COARSE:g} % and more there (column resolution).")  # fmt: skip
         localized = diagnosis.get("localized")
         notes += [f"Localization did not look at {what}." for what in (localized.missing if localized else ())]
         ended = {stage.get("name"): stage.get("status") for stage in report["stages"]}.get("kerneldiff")

@@ -9,13 +9,11 @@ from inductor_debug.stages.artifacts.comparison import Diagnosis
 from inductor_debug.stages.artifacts.localization import Localization
 from inductor_debug.stages.artifacts.records import Numerics
 from inductor_debug.stages.kerneldiff.records import Comparison
+from inductor_debug.stages.kerneldiff.section import COARSE
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.metrics import metrics
 from inductor_debug.stages.numerics.records import COLUMNS, TensorComparison
 from inductor_debug.stages.numerics.verdict import FAILING, VERDICTS
-
-COARSE = 0.5
-"""A tensor whose resolution is this or more passed a comparison that shows little."""
 
 DIGEST_COLUMNS = [
     *("kind", "path", "shape", "dtype", "verdict", "elements", "mismatched", "max_abs", "rmse", "max_ulp"),

@@ -20,6 +20,8 @@ _ORDER: Sequence[State] = ("bad", "told", "warn", "unknown")
 """Whose commands come first: after what is bad, what was found out about it."""
 _WRONG_FIRST: Sequence[State] = ("bad", "warn", "unknown", "good", "told")
 _COMMANDS = 3
+_LONGEST = 120
+"""Characters of an error in the sentence about the run."""
 _PASSED = ("inductor-debug rerun RUN stages=[profile,report]", "inductor-debug compare RUN LATER_RUN")
 """What one may want after a run in which nothing is wrong."""
 
@@ -85,17 +87,20 @@ def _of_stage(name: str, data: Mapping[str, Any]) -> Answer:
     if status is None:
         stage = declared().get(name)
         runs = {row.get("name") for row in data["stages"]}
-        may = stage is not None and runs.issuperset(stage.needs)
+        ended_badly = any(row.get("status") in ("failed", "crashed", "timed_out") for row in data["stages"])
+        may = stage is not None and runs.issuperset(stage.needs) and not ended_badly
         return Answer("unknown", "not asked", note, then=(f"inductor-debug rerun RUN +stages={name}",) if may else ())
     state, word = _OF_STATUS.get(status, ("unknown", status))
     smallest = ("inductor-debug minify RUN",) if state == "bad" and is_empty(data.get("minified")) else ()
-    return Answer(state, word, note, _ends(name, status), smallest)
+    does = {"crashed": f"crashed in the stage {name}", "timed_out": f"timed out in the stage {name}"}.get(status, "")
+    message = str(next(stage.get("message") or "" for stage in data["stages"] if stage.get("name") == name))
+    return Answer(state, word, note, f"{does} ({_shortened(message)})" if does and message else does, smallest)
 
 
-def _ends(stage: str, status: str) -> str:
-    """What a model does that ends a stage early; empty of any other status."""
-    how = {"crashed": "crash", "timed_out": "time out"}.get(status)
-    return f"makes the stage {stage} {how}" if how else ""
+def _shortened(message: str) -> str:
+    """The first of an error's message."""
+    first = message.partition(" (within ")[0].partition("\n")[0]
+    return first if len(first) <= _LONGEST else f"{first[:_LONGEST]}…"
 
 
 def sentence_of(run: Mapping[str, Any], verdict: str, contents: Iterable[Entry]) -> str:

@@ -74,7 +74,7 @@ def _parts(changes: Sequence[Change]) -> Iterator[str]:
     by_rule = any(column.startswith("violations.") for column in columns)
     for change in changes:
         if change.column == DIGEST:
-            yield "only what has no column here (another digest)"
+            yield "nothing in these columns, but the stored result differs (digest)"
         elif change.column and change.column != FAILURES and not (by_rule and change.column == "violations"):
             yield f"{change.column} {change.before} → {change.after}"
     failures = [change for change in changes if change.column == FAILURES]

@@ -62,7 +62,9 @@ def _sentence(name: str, rows: Sequence[Row], axes: Sequence[str], verdicts: Map
     counts = [row["violations"] for row in rows if row.get("violations") is not None]
     span = " to ".join(dict.fromkeys(map(str, (min(counts), max(counts))))) if counts else ""
     found = f" Findings against the profile: {span}{' a job' if len(rows) > 1 else ''}." if span else ""
-    return f"The sweep {name} has {', '.join(values) or 'no axis'}: {ended}.{found}{met}"
+    compared = sum(row.get("numerics") is not None for row in rows)
+    numbers = "" if compared == len(rows) else f" Numbers were compared in {compared or 'none'} of them."
+    return f"The sweep {name} has {', '.join(values) or 'no axis'}: {ended}.{found}{numbers}{met}"
 
 
 def _then(sweep_dir: Path, rows: Sequence[Row], worst: str) -> list[str]:

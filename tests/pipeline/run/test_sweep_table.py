@@ -62,7 +62,8 @@ def test_what_a_job_did_not_establish_is_compared_with_nothing() -> None:
 
 def test_another_digest_alone_is_told() -> None:
     rows = [row("a", 1, alignment="8") | {"digest": "x"}, row("b", 1, alignment="16") | {"digest": "y"}]
-    assert told(changes_of(rows)[1]) == ["alignment 8 → 16: only what has no column here (another digest)"]
+    changed = "nothing in these columns, but the stored result differs (digest)"
+    assert told(changes_of(rows)[1]) == [f"alignment 8 → 16: {changed}"]
 
 
 def job(folder: Path, **changed: Any) -> Path:

@@ -36,7 +36,7 @@ def test_the_verdict_comes_first_in_words():
     assert text.index("call to print") < text.index("2.13.0")
     assert data["sentence"] == (
         "bert with inductor (training, float32, cpu) computes wrong numbers, does not fit the profile warn16 "
-        "(3 warnings) and is 1.25 times as fast as the reference."
+        "(3 warnings, which fail no run) and is 1.25 times as fast as the reference."
     )
     assert data["verdict"] == "passed" and data["not_established"] == [OUTSIDE]
 
@@ -163,7 +163,7 @@ def test_a_skipped_or_crashed_stage_is_said():
     assert "the stage benchmark was skipped: kerneldiff crashed" in text
     assert data["verdict"] == "crashed" and len(data["not_established"]) == 3
     assert "The stage kerneldiff crashed: signal 11." in data["findings"]
-    assert data["sentence"].startswith("bert with inductor (training, float32, cpu) makes the stage kerneldiff crash")
+    assert "(training, float32, cpu) crashed in the stage kerneldiff (signal 11)" in data["sentence"]
     assert "None of 0" not in text and "– of" not in text
 
 
@@ -293,9 +293,9 @@ def test_the_backends_own_rules_are_called_its_own():
     _, data = report(full(**{"summary.json": summary(violations=declared | {"declared_by": "backend"})}))
     told = "3 warnings of the rules that the backend declares (acme), by rule: alignment 3."
     assert any(line.startswith(told) for line in data["findings"])
-    assert "does not fit the rules that the backend declares (acme) (3 warnings)" in data["sentence"]
+    assert "does not fit the rules that the backend declares (acme) (3 warnings, which fail no run)" in data["sentence"]
     _, data = report(full(**{"summary.json": summary(violations=declared | {"declared_by": "accel"})}))
-    assert "does not fit the profile warn16 (3 warnings)" in data["sentence"]
+    assert "does not fit the profile warn16 (3 warnings, which fail no run)" in data["sentence"]
 
 
 def test_what_ran_outside_the_graphs_is_not_a_fit():
@@ -325,7 +325,7 @@ def test_breaks_of_one_reason_are_one_entry_with_its_places():
 def test_a_traceback_is_folded():
     told = {"type": "RuntimeError", "message": "gave up", "traceback": "Traceback (most recent call last): deep"}
     html, _ = report(full(**{"kerneldiff/diagnosis.json": {"message": "x", "error": told}}))
-    assert re.search(r"gave up<br><details><summary>Traceback</summary><pre>Traceback \(most recent", html)
+    assert re.search(r"gave up<br><details class="bulky"><summary>Traceback</summary><pre>Traceback \(most recent", html)
     assert html.count("Traceback (most recent") == 1
 
 
