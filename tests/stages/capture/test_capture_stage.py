@@ -36,7 +36,7 @@ def test_every_file_is_there(broken: tuple[StageResult, MemoryArtifacts]) -> Non
     result, artifacts = broken
     ids = [f"g{number}.{kind}" for number in range(3) for kind in ("dynamo", "joint", "forward", "backward")]
     graphs = [f"capture/graphs/{id}.{ending}" for id in ids for ending in ("json", "py", "svg")]
-    tables = ["statistics.csv", "breaks.json", "guards.json", "recompiles.json"]
+    tables = ["statistics.csv", "breaks.json", "guards.json", "recompiles.json", "sources.json"]
     assert artifacts.names("capture/") == sorted([*graphs, *(f"capture/{name}" for name in tables)])
     assert result.status == "passed"
     compile(artifacts.read_text("capture/graphs/g2.forward.py"), "g2.forward.py", "exec")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from in_browser import PHONE, WIDE, accessibility_violations, unfold
-from stored_results import HOSTILE, PNG, full, report, summary, violations
+from small_report import HOSTILE, PNG, full, report, summary, violations
 
 ROWS = (
     "finding,graph,node,target,operand,module,source,rule,effect,severity,measured,limit,cost_bytes,cost_share,"

@@ -7,7 +7,7 @@ import shlex
 from html.parser import HTMLParser
 
 import pytest
-from stored_results import HOSTILE, OUTSIDE, PNG, full, report, summary, violations
+from small_report import HOSTILE, OUTSIDE, PNG, full, report, summary, violations
 from typer.main import get_command
 
 from inductor_debug.pipeline.cli import app
