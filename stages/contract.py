@@ -61,6 +61,7 @@ class StageContext:
         time_s: seconds after which the runner ends a stage; None where it does not.
         unfinished: a folder that outlives a run which was cut short, for the same configuration started again in the
             same directory. The runner keeps ``.jsonl`` files of it alone. None where nothing outlives.
+        folder: of the run, which commands that a stage proposes name; None where nothing is stored in one.
     """
 
     settings: Settings
@@ -73,6 +74,7 @@ class StageContext:
     earlier: Mapping[str, StageRecord] = field(default_factory=dict)
     time_s: float | None = None
     unfinished: Path | None = None
+    folder: Path | None = None
 
     def leave(self, artifacts: dict[str, Any], summary: dict[str, Any]) -> None:
         """Store what a failure left, whether the stage then raises or makes a result of it; once an artifact's path.

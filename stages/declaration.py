@@ -12,7 +12,18 @@ from typing import Any
 
 RESERVED = (
     *("schema", "run", "compiled_by", "verdict", "stages", "repros"),
-    *("title", "versions", "reproduce", "files", "contents", "findings", "not_established", "sentence", "then"),
+    *(
+        "title",
+        "address",
+        "versions",
+        "reproduce",
+        "files",
+        "contents",
+        "findings",
+        "not_established",
+        "sentence",
+        "then",
+    ),
     "summary",
 )
 """Parts of ``summary.json`` and ``report.json``, and questions, that are about the run as a whole."""

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping
-from types import MappingProxyType
+from pathlib import Path
 from typing import Any
 
 from inductor_debug.stages.artifacts import files
@@ -15,7 +15,9 @@ from inductor_debug.stages.report.sections import ReportedRun, sections
 from inductor_debug.stages.settings import Settings
 
 
-def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_rows: int) -> dict[str, Any]:
+def collect(
+    artifacts: Artifacts, settings: Settings, *, title: str | None, max_rows: int, folder: Path | None = None
+) -> dict[str, Any]:
     """Everything the report shows.
 
     Args:
@@ -23,10 +25,12 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         settings: the run's settings, used where ``summary.json`` does not tell.
         title: heading; made from the run where it is None.
         max_rows: rows kept of each table; ``rows_total`` says how many there are and ``file`` where.
+        folder: of the run, for the commands that the report proposes; None: they name it by its id.
 
     Returns:
         A JSON-able dict: ``title, verdict, run, compiled_by, versions, stages``, the data of each section under its
-        key, ``repros, reproduce, files, contents, findings, not_established, sentence, then``. ``contents`` has what
+        key, ``address, repros, reproduce, files, contents, findings, not_established, sentence, then``. ``address``
+        names the run on a command line. ``contents`` has what
         each section answers (:class:`~stages.report.contents.Entry`), ``findings`` the sentences among them, and
         ``then`` the commands to type next.
     """
@@ -35,6 +39,8 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
     if "seconds" in run:  # the run isn't over: summary.json's final figure has the report's time in it too
         run["seconds_before_report"] = run.pop("seconds")
     stages = [stage for stage in summary.get("stages", []) if stage.get("name") != "report"]
+    address = _address(run, folder)
+    again = [f"inductor-debug rerun {address}"] if run.get("id") else []
     reported = ReportedRun(artifacts, summary, max_rows)
     shown = sections()
     data: dict[str, Any] = {
@@ -46,7 +52,8 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
         "stages": stages,
         **{key: item.section.collect(reported) for key, item in shown.items()},
         "repros": summary.get("repros") or [],
-        "reproduce": reproduce(run, (summary.get("compiled_by") or {}).get("variables") or {}),
+        "address": address,
+        "reproduce": [typed(run, (summary.get("compiled_by") or {}).get("variables") or {}), *again],
         "files": artifacts.names(),
     }
     contents = contents_of(shown, data)
@@ -55,13 +62,16 @@ def collect(artifacts: Artifacts, settings: Settings, *, title: str | None, max_
     notes = [note for key, item in shown.items() for note in item.section.not_established(data[key], data)]
     data["not_established"] = [*_missing(data), *notes]
     data["sentence"] = sentence_of(run, data["verdict"], contents)
-    data["then"] = led_by(contents, _address(run))
+    data["then"] = led_by(contents, data["address"])
     return data
 
 
-def _address(run: Mapping[str, Any]) -> str:
-    """What names the run on a command line."""
-    return shlex.quote(str(run.get("id") or "RUN"))
+def _address(run: Mapping[str, Any], folder: Path | None) -> str:
+    """What names the run on a command line that is typed where the run's was."""
+    if folder is None:
+        return shlex.quote(str(run.get("id") or "RUN"))
+    here = Path.cwd()
+    return shlex.quote(str(folder.relative_to(here) if folder.is_relative_to(here) else folder))
 
 
 def _plain(artifacts: Artifacts, name: str) -> Mapping[str, Any]:
@@ -73,15 +83,17 @@ def _plain(artifacts: Artifacts, name: str) -> Mapping[str, Any]:
     return found
 
 
-def reproduce(run: Mapping[str, Any], variables: Mapping[str, str] = MappingProxyType({})) -> list[str]:
-    """Commands that make this run again: as it was typed, with the variables that matter, and from what is stored."""
+def typed(run: Mapping[str, Any], variables: Mapping[str, str]) -> str:
+    """The command that makes a run again as it was typed, with the variables that matter.
+
+    Args:
+        run: of ``summary.json``.
+        variables: of the environment.
+    """
     overrides = [str(item) for item in run.get("overrides") or []]
     flags = [str(item) for item in run.get("flags") or []]
     words = [f"{name}={shlex.quote(str(value))}" for name, value in variables.items()]
-    commands = [" ".join([*words, shlex.join(["inductor-debug", "run", *flags, *overrides])])]
-    if run.get("id"):
-        commands.append(shlex.join(["inductor-debug", "rerun", str(run["id"])]))
-    return commands
+    return " ".join([*words, shlex.join(["inductor-debug", "run", *flags, *overrides])])
 
 
 def _missing(data: Mapping[str, Any]) -> list[str]:

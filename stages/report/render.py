@@ -1,6 +1,5 @@
 """The report's data as one HTML file that opens offline."""
 
-import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -20,8 +19,7 @@ def render(data: Mapping[str, Any], artifacts: Artifacts) -> str:
     beside: dict[str, Any] = {"kernel_sources": {}}
     for key, item in shown.items():
         beside |= item.section.page(data[key], artifacts)
-    beside["address"] = shlex.quote(str(data["run"].get("id") or "RUN"))
     beside["templates"] = {key: str(item.section.template) for key, item in shown.items()}
     excerpts = (data.get("source") or {}).get("excerpts") or []
-    environment = environment_of(excerpts, beside["kernel_sources"], address=beside["address"])
+    environment = environment_of(excerpts, beside["kernel_sources"], address=data["address"])
     return write_page("run.html", environment, data, beside)

@@ -18,7 +18,10 @@ class ReportStage(Stage):
 
     def run(self, context: StageContext) -> StageResult:
         """Always passes: a missing artifact is said in the report, not an error of it."""
-        data = collect(context.artifacts, context.settings, title=self.config.title, max_rows=self.config.max_rows)
+        options = self.config
+        data = collect(
+            context.artifacts, context.settings, title=options.title, max_rows=options.max_rows, folder=context.folder
+        )
         html = render(data, context.artifacts)
         log.info("report: %s", data["sentence"])
         return StageResult(

@@ -286,7 +286,7 @@ def test_the_printed_commands_run_the_same_again(tmp_path: Path, monkeypatch: py
     assert summary["run"]["accel"] == "my_chip"
 
     monkeypatch.chdir(tmp_path)
-    assert cli.main([*rerun[1:], "--yes"]) == 0  # by the id that the report prints
+    assert cli.main([*rerun[1:], "--yes"]) == 0  # by the folder that the report prints
     (stored,) = [folder for folder in tmp_path.glob("outputs/*/*") if folder != run]
     assert (stored / ".hydra/config.yaml").read_text() == (run / ".hydra/config.yaml").read_text()
     monkeypatch.chdir(tmp_path / "elsewhere")

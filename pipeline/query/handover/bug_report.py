@@ -11,7 +11,7 @@ from inductor_debug.pipeline.query.handover.stored import StoredRepro
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.formatting import short
-from inductor_debug.stages.report.collect import reproduce
+from inductor_debug.stages.report.collect import typed
 
 NOT_RECORDED = "not recorded"
 
@@ -103,7 +103,7 @@ def _commands(repro: StoredRepro) -> list[str]:
 
 
 def _found_by(repro: StoredRepro, variables: Mapping[str, str]) -> str:
-    return reproduce(jsonable(repro.run.head.run), variables)[0]
+    return typed(jsonable(repro.run.head.run), variables)
 
 
 def _exit_codes(data: str) -> str:

@@ -93,6 +93,7 @@ class Worker:
             children={key: os.environ[key] for key in os.environ if key not in plan.reproduction} if isolated else None,
             time_s=plan.timeout_s if isolated else None,
             unfinished=self.directory.unfinished,
+            folder=Path(plan.directory),
         )
         self.reuse = Reuse(plan, self.directory, os.environ, lambda stage, text: self.emit(Progress(stage, text)),
                            waiting=self._tell_waiting)  # fmt: skip

@@ -70,9 +70,9 @@ def full(**more):
     } | more  # fmt: skip
 
 
-def report(content, **options):
+def report(content, folder=None, **options):
     settings = Settings(ModelConfig(name="tiny"))
-    result = ReportStage(ReportConfig(**options)).run(StageContext(settings, MemoryArtifacts(content)))
+    result = ReportStage(ReportConfig(**options)).run(StageContext(settings, MemoryArtifacts(content), folder=folder))
     assert result.status == "passed"
     data = json.loads(encode("report/report.json", result.artifacts["report/report.json"]))
     return result.artifacts["report/report.html"], data

@@ -5,6 +5,7 @@ import hashlib
 import re
 import shlex
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 from small_report import HOSTILE, OUTSIDE, PNG, full, report, summary, violations
@@ -188,6 +189,15 @@ def test_what_to_type_next_are_commands_that_there_are(changed):
         assert tool == "inductor-debug" and name in get_command(app).commands, command  # type: ignore[attr-defined]
         flags = {flag for option in get_command(app).commands[name].params for flag in option.opts}
         assert {word for word in rest if word.startswith("--")} <= flags, command
+
+
+def test_commands_name_the_run_where_it_lies(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    html, data = report(full(), folder=tmp_path / "outputs" / "a run")
+    assert data["then"][0].split(" ", 2)[2].startswith("'outputs/a run'") and data["address"] == "'outputs/a run'"
+    assert "inductor-debug rerun 'outputs/a run'" in Text(html).words
+    _, data = report(full(), folder=Path("/elsewhere/run"))
+    assert data["reproduce"][1] == "inductor-debug rerun /elsewhere/run"
 
 
 def test_nothing_stored_is_not_a_pass():
