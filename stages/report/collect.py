@@ -61,7 +61,7 @@ def collect(
     data["findings"] = [entry.text for entry in contents if entry.text]
     notes = [note for key, item in shown.items() for note in item.section.not_established(data[key], data)]
     data["not_established"] = [*_missing(data), *notes]
-    data["sentence"] = sentence_of(run, data["verdict"], contents)
+    data["sentence"] = sentence_of(run, data["verdict"], contents, stages)
     data["then"] = led_by(contents, data["address"])
     return data
 

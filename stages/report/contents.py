@@ -92,7 +92,7 @@ def _of_stage(name: str, data: Mapping[str, Any]) -> Answer:
         return Answer("unknown", "not asked", note, then=(f"inductor-debug rerun RUN +stages={name}",) if may else ())
     state, word = _OF_STATUS.get(status, ("unknown", status))
     smallest = ("inductor-debug minify RUN",) if state == "bad" and is_empty(data.get("minified")) else ()
-    does = {"crashed": f"crashed in the stage {name}", "timed_out": f"timed out in the stage {name}"}.get(status, "")
+    does = _ended(name, status)
     message = str(next(stage.get("message") or "" for stage in data["stages"] if stage.get("name") == name))
     return Answer(state, word, note, f"{does} ({_shortened(message)})" if does and message else does, smallest)
 
@@ -103,17 +103,41 @@ def _shortened(message: str) -> str:
     return first if len(first) <= _LONGEST else f"{first[:_LONGEST]}…"
 
 
-def sentence_of(run: Mapping[str, Any], verdict: str, contents: Iterable[Entry]) -> str:
-    """The run in a sentence or two, for someone who was not there: what is wrong first."""
+def sentence_of(
+    run: Mapping[str, Any], verdict: str, contents: Iterable[Entry], stages: Iterable[Mapping[str, Any]]
+) -> str:
+    """The run in a sentence or two, for someone who was not there: what is wrong first.
+
+    Args:
+        run, stages: of ``summary.json``.
+        verdict: of the run.
+        contents: of the page.
+    """
     entries = list(contents)
     subject = f"{run['model']} with {run['backend']} ({run['mode']}, {run['dtype']}, {run['device']})"
     if verdict == "not_established" and not any(entry.state in ("good", "told", "bad") for entry in entries):
         return f"Of {subject} no stage left a result, so nothing is established."
     wrong_first = sorted(entries, key=lambda entry: _WRONG_FIRST.index(entry.state))
-    does = list(dict.fromkeys(entry.does for entry in wrong_first if entry.does))
+    does = list(dict.fromkeys([*_untold(stages, entries), *(entry.does for entry in wrong_first if entry.does)]))
     open_ = [entry.title for entry in entries if entry.state == "unknown"]
     told = f"{subject} {_listed(does)}." if does else f"{subject} was looked at, and nothing was judged."
     return f"{told} Not answered: {' '.join(open_)}" if open_ else told
+
+
+def _untold(stages: Iterable[Mapping[str, Any]], entries: Sequence[Entry]) -> list[str]:
+    """Stages that ended badly, of which no section tells."""
+    bad = {entry.stage for entry in entries if entry.state == "bad"}
+    found = [(str(stage.get("name")), str(stage.get("status"))) for stage in stages]
+    told = [_ended(name, status) for name, status in found if name not in bad]
+    if not bad and not any(told):
+        told = [f"failed in the stage {name}" for name, status in found if status == "failed"]
+    return [text for text in told if text]
+
+
+def _ended(stage: str, status: str) -> str:
+    """How a run ended in a stage; empty where it did not."""
+    how = {"crashed": "crashed", "timed_out": "timed out"}.get(status)
+    return f"{how} in the stage {stage}" if how else ""
 
 
 def led_by(contents: Iterable[Entry], run: str) -> list[str]:

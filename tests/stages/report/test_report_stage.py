@@ -191,6 +191,18 @@ def test_what_to_type_next_are_commands_that_there_are(changed):
         assert {word for word in rest if word.startswith("--")} <= flags, command
 
 
+def test_a_stage_without_a_section_that_ends_badly_is_in_the_sentence():
+    good = {"numerics": {"compared": 1, "failed": 0, "verdict": "exact"}, "verdict": "crashed"}
+    crashed = summary(
+        **good, stages=[*summary()["stages"], {"name": "acme", "status": "crashed", "message": "signal 6"}]
+    )
+    _, data = report(full(**{"summary.json": crashed}))
+    assert "(training, float32, cpu) crashed in the stage acme," in data["sentence"]
+    failed = summary(**good | {"verdict": "failed"}, stages=[{"name": "acme", "status": "failed", "message": "no"}])
+    _, data = report(full(**{"summary.json": failed}))
+    assert "failed in the stage acme" in data["sentence"]
+
+
 def test_commands_name_the_run_where_it_lies(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     html, data = report(full(), folder=tmp_path / "outputs" / "a run")
