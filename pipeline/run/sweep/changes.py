@@ -65,8 +65,13 @@ def told(changes: Sequence[Change]) -> list[str]:
     by_axis: dict[tuple[str, str, str, str], list[Change]] = {}
     for change in changes:
         by_axis.setdefault((change.axis, change.axis_before, change.axis_after, change.others), []).append(change)
-    return [f"{axis} {before} → {after}{others and f' ({others})'}: {', '.join(_parts(found)) or 'nothing'}"
+    return [f"{axis} {before} → {after}{others and f' ({others})'}: {what_changed(found)}"
             for (axis, before, after, others), found in by_axis.items()]  # fmt: skip
+
+
+def what_changed(changes: Sequence[Change]) -> str:
+    """What differs in one step: ``violations.alignment 0 → 83, 1 new failure (…)``."""
+    return ", ".join(_parts(changes)) or "nothing"
 
 
 def _parts(changes: Sequence[Change]) -> Iterator[str]:

@@ -6,13 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from inductor_debug.pipeline.run.sweep.changes import OVERRIDE, Change, axes_of, told
+from inductor_debug.pipeline.run.sweep.changes import OVERRIDE, Change, axes_of, what_changed
 from inductor_debug.pipeline.run.sweep.pivots import MEASURES, STATES, pivots, short_name, text_of
 from inductor_debug.pipeline.run.sweep.rows import RUN, Row, failures_in
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.report.html import environment_of, write_page
 
+_COMPARED = ("exact", "within_floor", "within_tolerance", "defect")
+"""Verdicts that rest on numbers of both sides: a backend that was not exercised, say, is none of them."""
 _WORST = ("crashed", "rejected", "failed", "not_established", "passed")
 
 
@@ -29,7 +31,7 @@ def sweep_page(name: str, sweep_dir: Path, rows: Sequence[Row], changes: Sequenc
     pages = [_page(sweep_dir, row) for row in rows]
     verdicts = Counter(str(row.get("verdict")) for row in rows)
     worst = next((verdict for verdict in _WORST if verdicts[verdict]), "not_established")
-    shown = [name for name in _columns(rows, axes) if name != "id"]
+    shown = _columns(rows, axes)
     jobs = [
         {
             "label": _number(row),
@@ -62,7 +64,7 @@ def _sentence(name: str, rows: Sequence[Row], axes: Sequence[str], verdicts: Map
     counts = [row["violations"] for row in rows if row.get("violations") is not None]
     span = " to ".join(dict.fromkeys(map(str, (min(counts), max(counts))))) if counts else ""
     found = f" Findings against the profile: {span}{' a job' if len(rows) > 1 else ''}." if span else ""
-    compared = sum(row.get("numerics") is not None for row in rows)
+    compared = sum(row.get("numerics") in _COMPARED for row in rows)
     numbers = "" if compared == len(rows) else f" Numbers were compared in {compared or 'none'} of them."
     return f"The sweep {name} has {', '.join(values) or 'no axis'}: {ended}.{found}{numbers}{met}"
 
@@ -89,11 +91,10 @@ def _changes(rows: Sequence[Row], changes: Sequence[Sequence[Change]], pages: Se
     for row, steps, page in zip(rows, changes, pages, strict=True):
         for axis in dict.fromkeys(change.axis for change in steps if change.column):
             own = [change for change in steps if change.axis == axis]
-            (sentence,) = told(own)
             first = own[0]
             found.append({"label": _number(row), "page": page, "axis": axis, "before": first.axis_before,
                           "after": first.axis_after, "others": first.others,
-                          "text": sentence.partition(f"{first.axis_after}")[2].partition(": ")[2]})  # fmt: skip
+                          "text": what_changed(own)})  # fmt: skip
     return found
 
 

@@ -52,7 +52,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of a plot: its label, and its points in pixels, None where a job is missing."""
+    """A line of a plot: its label, and the points in pixels of the jobs that have a value."""
 
     label: str
     points: list[tuple[float, float]]

@@ -84,6 +84,21 @@ def test_one_axis_has_all_measures_in_one_table(tmp_path: Path) -> None:
     assert len(heights) == 3 and heights == sorted(heights, reverse=True)  # more findings stand higher
 
 
+def test_values_with_colons_leave_what_changed_whole(tmp_path: Path) -> None:
+    jobs = [job(tmp_path / "sweep" / str(at), overrides=["options=1" if at else "options={a: 1, b: 2}"], total=at)
+            for at in range(2)]  # fmt: skip
+    write_sweep_table(tmp_path / "sweep", jobs)
+    (change,) = rows_of((tmp_path / "sweep" / "sweep.html").read_text(), "changes")[1:]
+    assert change[2:] == ["{a: 1, b: 2} → 1", "–", "violations.alignment 0 → 1"]
+
+
+def test_numbers_that_were_not_established_are_not_called_compared(tmp_path: Path) -> None:
+    verdicts = ("exact", "not_established", "not_exercised", "defect")
+    jobs = [job(tmp_path / "sweep" / name, overrides=[f"dtype={name}"], total=0, numerics=name) for name in verdicts]
+    write_sweep_table(tmp_path / "sweep", jobs)
+    assert "Numbers were compared in 2 of them." in (tmp_path / "sweep" / "sweep.html").read_text()
+
+
 def test_a_sweep_without_axes_or_results_has_a_page(tmp_path: Path) -> None:
     (tmp_path / "sweep" / "0").mkdir(parents=True)
     write_sweep_table(tmp_path / "sweep", [tmp_path / "sweep" / "0"])
