@@ -8,6 +8,7 @@ from typing import Any
 
 from inductor_debug.models.shapes import OMITTED, Number
 from inductor_debug.stages.artifacts.measurements import CacheUse
+from inductor_debug.stages.graphs.records import TensorRecord
 
 Size = int | str
 
@@ -130,6 +131,8 @@ class MappedNode:
         captured: nodes of a captured graph.
         by: how those were found: ``operation``, ``line`` (the operation was made by one of Inductor's passes: the nodes
             of its line), or "" where nothing fits.
+        inputs: names of the nodes that it reads, placeholders too.
+        outputs: every tensor that it makes; empty of a node of a subgraph.
     """
 
     node: str
@@ -140,6 +143,8 @@ class MappedNode:
     pre_grad: list[str] = field(default_factory=list)
     captured: list[CapturedNode] = field(default_factory=list)
     by: str = ""
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[TensorRecord] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,10 @@ MOST = 100
 
 
 def map_nodes(
-    nodes: "Sequence[PostGradNode]", captured: Sequence[GraphRecord], finder: SourceFinder
+    nodes: "Sequence[PostGradNode]",
+    captured: Sequence[GraphRecord],
+    finder: SourceFinder,
+    record: GraphRecord | None = None,
 ) -> list[MappedNode]:
     """Records of ``nodes.json``: one a post-grad node, with the captured nodes that it came from.
 
@@ -27,7 +30,9 @@ def map_nodes(
 
     Args:
         captured: the captured graph of the same id first, others (a forward recomputed in a backward) after it.
+        record: the graph that ``nodes`` are of, which tells what they make; None where that is not known.
     """
+    made = {} if record is None else {node.name: node.outputs for node in record.nodes}
     lines = {node.name: finder.find(node.stack_trace, node.module) for node in nodes}
     groups = [_Groups(captured, by_module=True), _Groups(captured, by_module=False)]
     for group in groups:
@@ -49,6 +54,8 @@ def map_nodes(
                 pre_grad=list(node.pre_grad),
                 captured=[CapturedNode(*pair) for pair in found],
                 by=by if found else "",
+                inputs=list(node.inputs),
+                outputs=made.get(node.name, []),
             )
         )
     return records

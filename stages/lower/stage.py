@@ -128,7 +128,7 @@ def graph_files(
 
     schedule = lowered.schedule
     kernels, problems = kernels_of(lowered)
-    nodes = map_nodes(lowered.nodes, captured, finder)
+    nodes = map_nodes(lowered.nodes, captured, finder, lowered.record)
     launches = describe_kernels(lowered, kernels, nodes, finder)
     generated = [record for record in launches if record.kind != "extern"]
     facts = LoweredFacts(
