@@ -58,6 +58,17 @@ class File:
         return [name for name in artifacts.names(self.path.partition("{")[0]) if self.is_path(name)]
 
 
+class ReadOnce:
+    """Artifacts of which each JSON file is read as a record once. Readers share the records, and must leave them be."""
+
+    def __init__(self, artifacts: Any) -> None:
+        self._artifacts = artifacts
+        self.kept: dict[tuple[str, str], Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._artifacts, name)
+
+
 @dataclass(frozen=True)
 class Json(File, Generic[Content]):
     """A JSON file.
@@ -71,13 +82,20 @@ class Json(File, Generic[Content]):
     def read(self, artifacts: Readable, *parts: str) -> Content | None:
         """Its content; None where it is not stored."""
         try:
-            return self.shaped(artifacts.read_json(self.at(*parts)), *parts)
+            return self._read(artifacts, self.at(*parts))
         except FileNotFoundError:
             return None
 
     def read_all(self, artifacts: Readable) -> dict[str, Content]:
         """Path → content of all that are stored."""
-        return {name: shaped(artifacts.read_json(name), self.shape, Path(name)) for name in self.stored(artifacts)}
+        return {name: self._read(artifacts, name) for name in self.stored(artifacts)}
+
+    def _read(self, artifacts: Readable, name: str) -> Content:
+        kept = artifacts.kept if isinstance(artifacts, ReadOnce) else {}
+        if (self.path, name) not in kept:
+            kept[self.path, name] = shaped(artifacts.read_json(name), self.shape, Path(name))
+        content: Content = kept[self.path, name]
+        return content
 
     def shaped(self, content: Any, *parts: str) -> Content:
         """Plain content as :attr:`shape`; DamagedError where it is of another."""

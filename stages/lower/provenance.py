@@ -29,6 +29,8 @@ def map_nodes(
     named, unless they are more than ``MOST``: that would say nothing, and take the square of their number.
 
     Args:
+        nodes: of the graph that was compiled.
+        finder: of the model's lines.
         captured: the captured graph of the same id first, others (a forward recomputed in a backward) after it.
         record: the graph that ``nodes`` are of, which tells what they make; None where that is not known.
     """

@@ -11,5 +11,8 @@ DECLARATION = Declaration(
     by_default=True,
     uses_torch=False,
     timed=None,
-    sections=(Section("source", "inductor_debug.stages.report.source:SourceSection", place=65),),
+    sections=(
+        Section("source", "inductor_debug.stages.report.source:SourceSection", place=65),
+        Section("explorer", "inductor_debug.stages.report.explorer.section:ExplorerSection", place=66),
+    ),
 )

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -21,24 +21,33 @@ VERDICTS = {
 }
 NUMBER = re.compile(r"-?(\d*\.\d+(e[+-]?\d+)?|\d+e[+-]?\d+)")
 _NUMERIC = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|-?inf", re.IGNORECASE)
+_SOURCE_MAP = re.compile(r"\n//# sourceMappingURL=.*")
 _PAGE = Path(__file__).with_name("page")
 
 
-def write_page(template: str, environment: jinja2.Environment, *variables: Mapping[str, Any]) -> str:
+def write_page(
+    template: str, environment: jinja2.Environment, *variables: Mapping[str, Any], scripts: Sequence[Path] = ()
+) -> str:
     """A page that needs nothing from outside. Every string in it is escaped.
 
-    Its own content policy lets no script run but the one that it brings, which adds to a page that is whole without it.
+    Its own content policy lets no script run but those that it brings, which add to a page that is whole without them.
 
     Args:
         template: a template that extends ``base.html``: its name in ``page``, or its path.
         environment: of :func:`environment_of`.
         variables: of the template: among them ``title``, ``verdict`` and ``sentence``.
+        scripts: files that run after the page's own.
     """
-    script, style = ((_PAGE / name).read_text(encoding="utf-8") for name in ("page.js", "page.css"))
+    written = [_script(path) for path in (_PAGE / "page.js", *scripts)]
+    style = (_PAGE / "page.css").read_text(encoding="utf-8")
     given = {key: value for part in variables for key, value in part.items()}
-    return environment.get_template(template).render(
-        given, words=VERDICTS, css=Markup(style), script=Markup(script), policy=_policy(f"\n{script}\n")
-    )
+    given |= {"words": VERDICTS, "css": Markup(style), "policy": _policy(written)}
+    return environment.get_template(template).render(given, scripts=[Markup(script) for script in written])
+
+
+def _script(path: Path) -> str:
+    """A script's text, without the name of a file that a debugger would load."""
+    return _SOURCE_MAP.sub("", path.read_text(encoding="utf-8"))
 
 
 def environment_of(
@@ -79,10 +88,11 @@ def _source(name: str) -> str:
     return (_PAGE / name).read_text(encoding="utf-8")
 
 
-def _policy(script: str) -> str:
-    """A content policy under which this script runs and no other, and nothing is loaded."""
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src 'sha256-{digest}'"
+def _policy(scripts: Iterable[str]) -> str:
+    """A content policy under which these scripts run and no other, and nothing is loaded."""
+    digests = [base64.b64encode(hashlib.sha256(f"\n{script}\n".encode()).digest()).decode() for script in scripts]
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return f"default-src 'none'; img-src data:; style-src 'unsafe-inline'; script-src {allowed}"
 
 
 def anchor(value: Any) -> str:

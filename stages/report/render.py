@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.report.contents import is_empty
 from inductor_debug.stages.report.html import environment_of, write_page
 from inductor_debug.stages.report.sections import sections
 
@@ -22,4 +23,5 @@ def render(data: Mapping[str, Any], artifacts: Artifacts) -> str:
     beside["templates"] = {key: str(item.section.template) for key, item in shown.items()}
     excerpts = (data.get("source") or {}).get("excerpts") or []
     environment = environment_of(excerpts, beside["kernel_sources"], address=data["address"])
-    return write_page("run.html", environment, data, beside)
+    scripts = [script for key, item in shown.items() if not is_empty(data[key]) for script in item.section.scripts]
+    return write_page("run.html", environment, data, beside, scripts=scripts)

@@ -84,10 +84,12 @@ class ReportSection(ABC):
     Attributes:
         title: its heading, a question where it answers one.
         template: its HTML, without the heading; also rendered where there are no data, to say why.
+        scripts: files of JavaScript that run on a page with data of the section, in this order, after the page's own.
     """
 
     title: ClassVar[str]
     template: ClassVar[Path]
+    scripts: ClassVar[Sequence[Path]] = ()
 
     @abstractmethod
     def collect(self, run: ReportedRun) -> Any:

@@ -3,6 +3,7 @@
 import logging
 
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import ReadOnce
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.report.collect import collect
 from inductor_debug.stages.report.declaration import DECLARATION
@@ -19,10 +20,11 @@ class ReportStage(Stage):
     def run(self, context: StageContext) -> StageResult:
         """Always passes: a missing artifact is said in the report, not an error of it."""
         options = self.config
+        artifacts = ReadOnce(context.artifacts)
         data = collect(
-            context.artifacts, context.settings, title=options.title, max_rows=options.max_rows, folder=context.folder
+            artifacts, context.settings, title=options.title, max_rows=options.max_rows, folder=context.folder
         )
-        html = render(data, context.artifacts)
+        html = render(data, artifacts)
         log.info("report: %s", data["sentence"])
         return StageResult(
             "passed",
