@@ -272,10 +272,13 @@ def analyze_command(
 def compare_command(
     runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="runs' folders, or sweeps'; accepted first")],
     limits: Annotated[Path | None, typer.Option("--limits", help="a YAML file: how much worse B may be")] = None,
+    page: Annotated[Path | None, typer.Option("--page", help="an HTML file to write: all of it, for a browser")] = None,
     rows: RowsOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
     compared = compare.compared(runs, limits)
+    if page is not None:
+        compare.write(runs, compared, page)
     _print_analysis(compared.found, compared.about, rows, output)
     if compared.reason and output is Format.TABLE:
         say(compared.reason)

@@ -10,6 +10,7 @@ from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.query import comparison
 from inductor_debug.pipeline.query.gate.gate import gate_of
 from inductor_debug.pipeline.query.gate.limits import OPTION, Limits, read_limits
+from inductor_debug.stages.encoding import write_atomically
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.stored_run import Analysis
 
@@ -32,6 +33,26 @@ class Compared:
     about: dict[str, Any]
     reason: str
     exit_code: int
+
+
+def write(folders: Sequence[Path], found: Compared, page: Path) -> None:
+    """Write a page of what was found.
+
+    Args:
+        folders: as of :func:`compared`, which gave ``found``.
+        page: the file; its folder is made.
+
+    Raises:
+        UserError: it can't be written.
+    """
+    from inductor_debug.pipeline.query.comparison_page import comparison_page
+
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(page, comparison_page(folders, found, page).encode())
+    except OSError as error:
+        raise UserError(f"got {page}, which can't be written ({error.strerror})", key="--page", valid="a file's path",
+                        hint="inductor-debug compare A B --page compare.html") from error  # fmt: skip
 
 
 def compared(folders: Sequence[Path], limits: Path | None) -> Compared:

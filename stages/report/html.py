@@ -21,6 +21,7 @@ VERDICTS = {
 }
 NUMBER = re.compile(r"-?(\d*\.\d+(e[+-]?\d+)?|\d+e[+-]?\d+)")
 _NUMERIC = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|-?inf", re.IGNORECASE)
+_PACKAGES = re.compile(r"/[^\s\"']*/(?:site|dist)-packages/")
 _SOURCE_MAP = re.compile(r"\n//# sourceMappingURL=.*")
 _PAGE = Path(__file__).with_name("page")
 
@@ -62,8 +63,9 @@ def environment_of(
     """
     lines = {f"{item['file']}:{item['first'] + number}" for item in excerpts
              for number in range(item["text"].count("\n") + 1)}  # fmt: skip
-    environment = jinja2.Environment(autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True,
-                                     lstrip_blocks=True, loader=jinja2.FunctionLoader(_source))  # fmt: skip
+    environment = jinja2.Environment(autoescape=True, finalize=_finalized, undefined=jinja2.StrictUndefined,
+                                     trim_blocks=True, lstrip_blocks=True,
+                                     loader=jinja2.FunctionLoader(_source))  # fmt: skip
     named = {"link": lambda path: quote(str(path)), "for_run": lambda line: line.replace(" RUN", f" {address}", 1)}
     environment.filters.update(
         named,
@@ -81,6 +83,19 @@ def environment_of(
         numeric=is_numeric, known_line=lambda value: value in lines, known_kernel=lambda value: value in kernels
     )
     return environment
+
+
+def shortened(text: str) -> str:
+    """A text without the folders of this machine: of installed packages, of the working directory, of the user."""
+    for folder, instead in ((Path.cwd(), ""), (Path.home(), "~/")):
+        if len(folder.parts) > 1:
+            text = text.replace(f"{folder}/", instead)
+    return _PACKAGES.sub("", text)
+
+
+def _finalized(value: Any) -> Any:
+    """What stands on a page of a value; what is HTML already stays as it is."""
+    return shortened(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
 def _source(name: str) -> str:

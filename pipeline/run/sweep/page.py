@@ -8,7 +8,7 @@ from typing import Any
 
 from inductor_debug.pipeline.run.sweep.changes import OVERRIDE, Change, axes_of, what_changed
 from inductor_debug.pipeline.run.sweep.pivots import MEASURES, STATES, pivots, short_name, text_of
-from inductor_debug.pipeline.run.sweep.rows import RUN, Row, failures_in
+from inductor_debug.pipeline.run.sweep.rows import COMPILED, RUN, Row, failures_in
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.report.html import environment_of, write_page
@@ -51,7 +51,8 @@ def sweep_page(name: str, sweep_dir: Path, rows: Sequence[Row], changes: Sequenc
         "failures": _failures(rows, pages),
         "jobs": jobs,
         "columns": [short_name(column) for column in shown],
-        "same": _same(rows, axes),
+        "compiled": _compiled(rows, pages),
+        "same": _same(rows, axes) | _compiled_alike(rows),
     }
     return write_page(str(Path(__file__).with_name("sweep.html")), environment_of(), variables)
 
@@ -121,6 +122,27 @@ def _same(rows: Sequence[Row], axes: Sequence[str]) -> dict[str, Any]:
     return {short_name(name): rows[0].get(name) for name in names
             if name not in axes and rows and len({text_of(row.get(name)) for row in rows}) == 1
             and rows[0].get(name) is not None}  # fmt: skip
+
+
+def _compiled(rows: Sequence[Row], pages: Sequence[str]) -> list[dict[str, Any]]:
+    """What compiled the jobs, where it is not the same in all that recorded it: a row a value."""
+    known = [(row, page) for row, page in zip(rows, pages, strict=True) if row[COMPILED]]
+    found: list[dict[str, Any]] = []
+    for key in dict.fromkeys(key for row, _ in known for key in row[COMPILED]):
+        jobs: dict[str, list[tuple[Row, str]]] = {}
+        for row, page in known:
+            jobs.setdefault(text_of(row[COMPILED].get(key)), []).append((row, page))
+        if len(jobs) > 1:
+            found += [{"what": key, "value": value, "jobs": len(with_it), "label": _number(with_it[0][0]),
+                       "page": with_it[0][1]} for value, with_it in jobs.items()]  # fmt: skip
+    return found
+
+
+def _compiled_alike(rows: Sequence[Row]) -> dict[str, Any]:
+    """What compiled the jobs, where it is the same in all that recorded it."""
+    known = [row[COMPILED] for row in rows if row[COMPILED]]
+    return {key: value for key, value in (known[0] if known else {}).items()
+            if all(key in other and other[key] == value for other in known)}  # fmt: skip
 
 
 def _page(sweep_dir: Path, row: Row) -> str:

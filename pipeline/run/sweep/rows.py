@@ -10,18 +10,23 @@ from inductor_debug.models.stored import read_json, read_text
 from inductor_debug.pipeline.directory import summary
 from inductor_debug.pipeline.directory.names import MANIFEST, SUMMARY
 from inductor_debug.pipeline.directory.rundir import run_id
+from inductor_debug.pipeline.run.compiled_by import flat
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Content, Json
 from inductor_debug.stages.artifacts.records import Benchmark, Numerics, ReproRecord, Violations
+from inductor_debug.stages.encoding import jsonable
 
 RUN = ("model", "accel", "backend", "dtype", "device", "mode", "started")
 GRAPHS = ("dynamo", "forward", "backward", "breaks", "guards", "nodes")
 NUMERICS = ("max_abs", "max_rel", "rmse", "max_ulp")
 BENCHMARK = ("median_ms", "compile_s", "peak_memory_bytes")
 FAILURES = "failures"
+COMPILED = "compiled_by"
+APART = (FAILURES, COMPILED)
+"""What a row has beside the columns of a table."""
 
 Row = dict[str, Any]
-"""Column → value; ``failures`` is a list of :class:`ReproRecord`."""
+"""Column → value; ``failures`` is a list of :class:`ReproRecord`, ``compiled_by`` what compiled it by dotted key."""
 
 
 def sweep_exit_code(job_dirs: Iterable[Path]) -> int:
@@ -54,7 +59,8 @@ def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = N
         refused: where another run holds the job's directory, why, and the job's overrides.
     """
     inside = job.is_relative_to(sweep_dir)
-    row: Row = {"id": run_id(job), "dir": (job.relative_to(sweep_dir) if inside else job).as_posix(), FAILURES: []}
+    row: Row = {"id": run_id(job), "dir": (job.relative_to(sweep_dir) if inside else job).as_posix()}
+    row |= {FAILURES: [], COMPILED: {}}
     if refused is not None:
         row |= {"exit_code": summary.EXIT_CONFIGURATION, "verdict": "rejected", "error": " ".join(refused[0].split())}
         return row | _override_columns(refused[1])
@@ -83,6 +89,7 @@ def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = N
     row |= {key: getattr(result.run, key) for key in RUN} | {
         "digest": _digest(job),
         FAILURES: list(result.repros or []),
+        COMPILED: dict(flat(jsonable(result.compiled_by))) if result.compiled_by is not None else {},
     }
     return row
 

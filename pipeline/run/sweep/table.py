@@ -11,7 +11,17 @@ from typing import TYPE_CHECKING, Any
 from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.pipeline.run.sweep.changes import OVERRIDE, Change, changes_of, told
 from inductor_debug.pipeline.run.sweep.page import sweep_page
-from inductor_debug.pipeline.run.sweep.rows import BENCHMARK, FAILURES, GRAPHS, NUMERICS, RUN, Row, failures_in, row_of
+from inductor_debug.pipeline.run.sweep.rows import (
+    APART,
+    BENCHMARK,
+    FAILURES,
+    GRAPHS,
+    NUMERICS,
+    RUN,
+    Row,
+    failures_in,
+    row_of,
+)
 from inductor_debug.stages.artifacts.records import ReproRecord
 from inductor_debug.stages.encoding import write_atomically
 from inductor_debug.stages.formatting import counted
@@ -75,7 +85,8 @@ def write_sweep_table(
     writer.writeheader()
     for row, found in zip(rows, sentences, strict=True):
         shown = " ".join(f"{failure.fingerprint}:{failure.failure_class}" for failure in failures_in(row).values())
-        writer.writerow(row | {FAILURES: shown, _CHANGED: "; ".join(found)})
+        cells = {key: value for key, value in row.items() if key not in APART}
+        writer.writerow(cells | {FAILURES: shown, _CHANGED: "; ".join(found)})
     name = run_id(sweep_dir.absolute())
     write_atomically(sweep_dir / DATA, _parquet(rows, changes, columns, name))
     write_atomically(sweep_dir / PAGE, sweep_page(name, sweep_dir, rows, changes).encode())
@@ -163,4 +174,4 @@ def _ordered_columns(rows: Sequence[Row]) -> list[str]:
     overrides = [key for key in every if key.startswith(OVERRIDE)]
     overrides.sort(key=lambda key: len({row.get(key) for row in rows}) == 1)
     head = ["id", "dir", *overrides, "verdict", "exit_code", "error", "seconds"]
-    return head + [key for key in every if key not in (*head, FAILURES)]
+    return head + [key for key in every if key not in (*head, *APART)]

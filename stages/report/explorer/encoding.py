@@ -12,7 +12,7 @@ from inductor_debug.stages.graphs.records import NodeRecord
 from inductor_debug.stages.report.explorer.folding import Group, folded
 from inductor_debug.stages.report.explorer.layers import KERNELS, Layer
 from inductor_debug.stages.report.explorer.marks import Finding, Marks, Place
-from inductor_debug.stages.report.html import anchor
+from inductor_debug.stages.report.html import anchor, shortened
 
 LIBRARIES = ("torch.ops.", "extern_kernels.")
 """What generated code calls a library's functions by."""
@@ -103,7 +103,7 @@ class _Encoder:
             "flops": [[*where, flops] for where, flops in self._placed(marks.flops)],
             "times": [[*where, *time] for where, time in self._placed(marks.times)],
         }
-        lines = [[place(line), anchor(line), self.codes.get(line, "")] for line in self.lines.values]
+        lines = [[shortened(place(line)), anchor(line), self.codes.get(line, "")] for line in self.lines.values]
         return {"texts": self.texts.values, "lines": lines, "graphs": graphs, **rows}
 
     def _graph(self, drawn: _Drawn) -> dict[str, Any]:
@@ -163,7 +163,7 @@ class _Encoder:
     def _findings(self, items: Sequence[Finding]) -> tuple[list[list[int]], int]:
         """The worst findings, and how many there are."""
         worst = sorted(items, key=lambda item: rank(item.effect))[:FINDINGS]
-        told = [[self.texts.of(item.effect), self.texts.of(item.rule), self.texts.of(item.message)] for item in worst]
+        told = [[self.texts.of(text) for text in (item.effect, item.rule, shortened(item.message))] for item in worst]
         return told, len(items)
 
     def _times(self, ratio: float | None) -> int:

@@ -1,6 +1,7 @@
 """A sweep's page: verdicts over the axes, what changed, failures, and the way to each job's report."""
 
 import itertools
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -120,3 +121,19 @@ def test_it_leads_to_a_job_and_is_accessible(opened, tmp_path: Path, options) ->
     assert page.evaluate("document.documentElement.scrollWidth") <= page.viewport_size["width"]
     page.locator("#pivot-1").get_by_role("link", name="Report of accel.alignment=16, dtype=float16").click()
     assert page.title() == "a job" and "16-float16/report/report.html" in page.url
+
+
+def test_versions_that_differ_between_jobs_are_told(tmp_path: Path) -> None:
+    folder = tmp_path / "sweep"
+    jobs = [job(folder / f"{number}-job", overrides=[f"seed={number}"], total=0) for number in range(3)]
+    for path, version in zip(jobs, ("2.13.0", "2.13.0", "2.14.0"), strict=True):
+        stored = json.loads((path / "summary.json").read_text())
+        compiled = {"versions": {"torch": version, "numpy": "2.4"}}
+        (path / "summary.json").write_text(json.dumps(stored | {"compiled_by": compiled}))
+    write_sweep_table(folder, jobs)
+    page = (folder / "sweep.html").read_text()
+    assert rows_of(page, "compiled") == [
+        ["what", "value", "jobs", "first in"],
+        ["versions.torch", "2.13.0", "2", "0"], ["versions.torch", "2.14.0", "1", "2"]]  # fmt: skip
+    assert ["versions.numpy", "2.4"] in rows_of(page, "same")
+    assert "compiled_by" not in (folder / "sweep.csv").read_text()
