@@ -71,6 +71,18 @@ def test_a_sweep_makes_once_what_an_axis_does_not_change(place: Path, monkeypatc
     assert {"capture/graphs/g0.forward.json", "kerneldiff/outputs.csv"} <= files.keys()
 
 
+def test_a_kept_result_brings_no_options_of_a_backend_that_it_was_not_asked_about(place: Path) -> None:
+    only = ("stages=[capture,report]", "backend=inductor")
+    _, other = run(place, *only, "backend.inductor.max_fusion_size=2")
+    assert other["compiled_by"]["options_before"]["inductor"]["max_fusion_size"] == 2
+    _, plain = run(place, *only)
+    assert cached(plain) == ["capture"]
+    assert plain["compiled_by"]["options"] is None and plain["compiled_by"]["options_before"] is None
+    assert plain["compiled_by"]["device"] == other["compiled_by"]["device"]
+    done = command("rerun", plain["folder"], "--yes", cwd=place, module="inductor_debug")
+    assert done.returncode == 0, done.stdout + done.stderr  # it was refused, as compiled with the other's options
+
+
 @pytest.mark.slow
 def test_the_users_code_and_the_variables_that_it_reads_count(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     only = "stages=[capture,report]"

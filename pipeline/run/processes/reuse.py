@@ -231,6 +231,19 @@ class Reuse:
         except OSError as error:
             self.tell(record.name, f"its result is not kept for later runs: {error}")
 
+    def made_by(self, name: str, entry: Entry) -> MadeBy:
+        """What made a stage's kept result.
+
+        The compilers' options are those of the run that kept it, which had another backend where the stage reads none:
+        then they say nothing of this one.
+        """
+        found: MadeBy = reader(MadeBy)(entry.made_by)
+        declaration = self._declaration(name)
+        if declaration is not None and "backend" in (declaration.reads or ()):
+            return found
+        apart = dataclasses.replace(found.compiled_by, options=None, options_before=None)
+        return dataclasses.replace(found, compiled_by=apart)
+
     def _declaration(self, name: str) -> Declaration | None:
         """Of a stage whose results are kept."""
         declaration = None if name in self.plan.stage_classes else declared().get(name)
@@ -276,12 +289,6 @@ class Reuse:
             *(f"the variable {name} has changed" for name, known in entry.variables.items()
               if content_of_variable(name, self.environment) != known),
         ]  # fmt: skip
-
-
-def made_by_of(entry: Entry) -> MadeBy:
-    """What made an entry's result."""
-    found: MadeBy = reader(MadeBy)(entry.made_by)
-    return found
 
 
 def _short(text: str) -> str:

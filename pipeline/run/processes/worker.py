@@ -56,7 +56,7 @@ from inductor_debug.pipeline.run.processes.process import (
     prepare_process,
     writer,
 )
-from inductor_debug.pipeline.run.processes.reuse import MadeBy, Reuse, made_by_of, narrowed
+from inductor_debug.pipeline.run.processes.reuse import MadeBy, Reuse, narrowed
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.stages.artifacts.compiled_by import CompiledBy
 from inductor_debug.stages.artifacts.records import ReproRecord, StageRecord
@@ -281,7 +281,7 @@ class Worker:
         message = f"{message.removesuffix('.')}; from the cache, of {run_id(Path(entry.run))}"
         self._stored(dataclasses.replace(record, summary=summary, message=message, seconds=seconds))
         if not self._needs_torch:  # what made it stands for what makes this run
-            made_by = made_by_of(entry)
+            made_by = self.reuse.made_by(name, entry)
             self._tell_compiled_by(made_by.instead_of(self.plan.compiled_by))
             self.emit(Found(made_by.devices))
         return True
