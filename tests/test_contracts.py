@@ -37,8 +37,8 @@ TORCH = re.compile(
     r"|stages\.backends\.(?!(compile_caches|mock_options|plugins|strict_error)$)"
     r"|stages\.emulation\.(?!findings|kinds)|stages\.(sensitivity|sides|tensor_pictures)\.|stages\.numerics\.(?!limits$)"
     r"|stages\.localize\.(?!(config|messages|slopes)$)"
-    r"|stages\.torch_internals\.(aot|backends|device_clock|dispatch|dynamo$|execution|frames|fx_|guard_hooks|history"
-    r"|inductor(_options|_scheduler)?$|inductor_nodes|loading|operators|storages|switches)"
+    r"|stages\.torch_internals\.(aot|backends|device_clock|dispatch|dynamo$|execution|failed_compilation|frames|fx_"
+    r"|guard_hooks|history|inductor(_options|_scheduler)?$|inductor_nodes|loading|operators|storages|switches)"
 )
 """Modules that may import torch when they are imported. Beside them those of a stage that :func:`of_stages` tells."""
 

@@ -1,13 +1,12 @@
 """``inductor-debug compare``: what differs between stored runs, and whether the second of two is worse."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.query import comparison
+from inductor_debug.pipeline.query.comparison import Compared
 from inductor_debug.pipeline.query.gate.gate import gate_of
 from inductor_debug.pipeline.query.gate.limits import OPTION, Limits, read_limits
 from inductor_debug.stages.encoding import write_atomically
@@ -16,23 +15,6 @@ from inductor_debug.stages.stored_run import Analysis
 
 HEAD = ("runs", "compiled_by", "settings")
 """Tables that come before what got worse: what a reader has to know of the two sides."""
-
-
-@dataclass(frozen=True)
-class Compared:
-    """What ``compare`` found.
-
-    Attributes:
-        found: sentences and tables.
-        about: of the gate, for JSON: exit code, reason and limits; empty where nothing was judged.
-        reason: why the exit code is what it is; empty where nothing was judged.
-        exit_code: 1 where B is worse than A.
-    """
-
-    found: Analysis
-    about: dict[str, Any]
-    reason: str
-    exit_code: int
 
 
 def write(folders: Sequence[Path], found: Compared, page: Path) -> None:

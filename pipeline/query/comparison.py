@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,23 @@ from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table
 
 APART = ("run", "schema", "stages", "repros", "compiled_by")
 """Parts of ``summary.json`` that differ in every pair of runs, or are read otherwise."""
+
+
+@dataclass(frozen=True)
+class Compared:
+    """What ``compare`` found.
+
+    Attributes:
+        found: sentences and tables.
+        about: of the gate, for JSON: exit code, reason and limits; empty where nothing was judged.
+        reason: why the exit code is what it is; empty where nothing was judged.
+        exit_code: 1 where B is worse than A.
+    """
+
+    found: Analysis
+    about: dict[str, Any]
+    reason: str
+    exit_code: int
 
 
 def runs_of(folders: Sequence[Path]) -> list[StoredRun]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.pipeline.directory.rundir import run_id
-from inductor_debug.pipeline.query.compare_command import Compared
+from inductor_debug.pipeline.query.comparison import Compared
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.report.html import environment_of, write_page

@@ -257,6 +257,27 @@ class Lowering:
     printer: PrinterRecord | None = field(default=None, metadata=OMITTED)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """lower/unfinished.json: where the compiler stopped.
+
+    Attributes:
+        graph: that it was compiling.
+        kernel: whose code did not compile; "" where that is not known, and the rest is empty.
+        file: with its source, relative to the graph's folder.
+        nodes: post-grad nodes that it computes; operations: what these call, before decomposition, each once.
+        modules, sources: of what it computes.
+    """
+
+    graph: str
+    kernel: str = ""
+    file: str | None = None
+    nodes: list[str] = field(default_factory=list)
+    operations: list[str] = field(default_factory=list)
+    modules: list[str] = field(default_factory=list)
+    sources: list[LineRecord] = field(default_factory=list)
+
+
 @dataclass(frozen=True)
 class EmulationFacts:
     """What is read of lower/emulation.json; an adapter may tell more.

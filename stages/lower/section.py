@@ -12,9 +12,12 @@ from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted, describe_calls
 from inductor_debug.stages.report.highlighting import LANGUAGES, highlighted
 from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection
+from inductor_debug.stages.torch_internals.fused_ir import ir_of_buffers
 
 MOST_CHARACTERS = 400_000
-"""Of the kernels' source on the page."""
+"""Of the kernels' source and of their IR on the page."""
+LONGEST_IR = 12_000
+"""Characters of one kernel's IR."""
 
 
 class LoweringSection(ReportSection):
@@ -35,7 +38,7 @@ class LoweringSection(ReportSection):
         return Answer("told", counted(calls, "kernel call"), f"{told}{more}.")
 
     def page(self, data: list[Row], artifacts: Artifacts) -> Mapping[str, Any]:
-        """``kernel_sources``: graph and name → file and lines."""
+        """``kernel_sources``: graph and name → file and lines, those of the IR that the kernel was made from too."""
         return {"kernel_sources": _kernel_sources(artifacts)}
 
     def not_established(self, data: list[Row], report: Mapping[str, Any]) -> list[str]:
@@ -76,14 +79,23 @@ def _kernel_sources(artifacts: Artifacts) -> dict[tuple[str, str], Row]:
     stored = set(artifacts.names("lower/"))
     for path, found in files.PROVENANCE.read_all(artifacts).items():
         graph = path.split("/")[1]
+        ir_file = files.LOWERED.at(graph, "ir_post_fusion.txt")
+        ir = ir_of_buffers(artifacts.read_text(ir_file)) if ir_file in stored else {}
         for kernel in found.kernels:
             file = files.LOWERED.at(graph, kernel.file) if kernel.file else ""
             if file not in stored or (graph, kernel.name) in shown:
                 continue
             text = artifacts.read_text(file).rstrip()
-            left -= len(text)
+            blocks = "\n\n".join(dict.fromkeys(ir[item.name] for item in kernel.writes if item.name in ir))
+            left -= len(text) + min(len(blocks), LONGEST_IR)
             if left < 0:
                 return shown
             language = LANGUAGES.get(file.rpartition(".")[2], "text")
-            shown[graph, kernel.name] = {"file": file, "lines": highlighted(text, language)}
+            shown[graph, kernel.name] = {
+                "file": file,
+                "lines": highlighted(text, language),
+                "ir": highlighted(blocks[:LONGEST_IR], "python") if blocks else [],
+                "ir_cut": len(blocks) > LONGEST_IR,
+                "ir_file": ir_file,
+            }
     return shown

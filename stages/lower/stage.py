@@ -3,7 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from inductor_debug.stages.artifacts.files import AUTOTUNING, FUSIONS, GRAPH, KERNELS, LOWERED, LOWERING
+from inductor_debug.stages.artifacts.files import AUTOTUNING, FUSIONS, GRAPH, KERNELS, LOWERED, LOWERING, UNFINISHED
 from inductor_debug.stages.artifacts.lowering import LaunchRecord, LoweredFacts, Lowering, MappedNodes, PrinterRecord
 from inductor_debug.stages.backends.adapter import ValuePrinter
 from inductor_debug.stages.backends.compiled import CompiledCase, compiled_case
@@ -12,11 +12,13 @@ from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Artifacts, Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import counted, describe_calls
 from inductor_debug.stages.graphs.records import GraphRecord, kind_of
+from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.declaration import DECLARATION
+from inductor_debug.stages.lower.unfinished import unfinished
+from inductor_debug.stages.torch_internals.failed_compilation import failed_graph
 from inductor_debug.stages.torch_internals.generated_kernels import Kernel, split_cpp_kernels, split_kernels
 
 if TYPE_CHECKING:
-    from inductor_debug.stages.graphs.sources import SourceFinder
     from inductor_debug.stages.lower.values import ValueObserver
     from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 
@@ -39,7 +41,11 @@ class LowerStage(Stage):
         adapter = build_adapter(context.settings)
         if not (adapter.lowers or adapter.emulates):
             return StageResult("skipped", f"backend {adapter.name} lowers nothing")
-        compiled = compiled_case(context)
+        try:
+            compiled = compiled_case(context)
+        except Exception as error:
+            leave_unfinished(context, error)
+            raise
         result = lowering(context, compiled) if adapter.lowers else None
         emulation = compiled.adapter.emulation()
         if emulation is not None:
@@ -58,8 +64,6 @@ def lowering(context: StageContext, compiled: CompiledCase) -> StageResult:
         told = f"the backend {compiled.backend} does not tell what it lowered the graphs to"
         return StageResult("skipped", f"not established: {told}", {LOWERING.path: summary(compiled, {})})
     context.progress("reading what was generated")
-    from inductor_debug.stages.graphs.sources import SourceFinder
-
     finder = SourceFinder(context.case.module)
     artifacts: dict[str, Any] = {}
     graphs: dict[str, LoweredFacts] = {}
@@ -115,7 +119,7 @@ def captured_graphs(artifacts: Artifacts, graph_id: str) -> list[GraphRecord]:
 
 
 def graph_files(
-    lowered: "LoweredGraph", captured: list[GraphRecord], finder: "SourceFinder"
+    lowered: "LoweredGraph", captured: list[GraphRecord], finder: SourceFinder
 ) -> tuple[dict[str, Any], LoweredFacts]:
     """One graph's files by name, and its part of ``lower/summary.json``.
 
@@ -174,6 +178,19 @@ def graph_files(
     files = {name: content for name, content in files.items() if name not in absent}
     files |= draw_post_grad(lowered, provenance.post_grad_nodes, finder)
     return files | {f"kernels/{kernel.file}": kernel.source for kernel in kernels}, facts
+
+
+def leave_unfinished(context: StageContext, error: Exception) -> None:
+    """Leave what a graph whose compilation failed had become, and at which kernel the compiler stopped."""
+    lowered = failed_graph(error)
+    if lowered is None:
+        return
+    captured = captured_graphs(context.artifacts, lowered.id)
+    made, _ = graph_files(lowered, captured, SourceFinder(context.case.module))
+    provenance, nodes = made.pop("provenance.json"), made["nodes.json"].nodes
+    record = unfinished(lowered.id, provenance, nodes, kernels_of(lowered)[0], str(error))
+    artifacts = {LOWERED.at(lowered.id, name): content for name, content in made.items() if name != "kernels.csv"}
+    context.leave(artifacts | {UNFINISHED.path: record}, {})
 
 
 def without_own_lines(launches: list[LaunchRecord]) -> list[str]:

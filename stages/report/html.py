@@ -1,7 +1,9 @@
 """What the report's pages are written with: templates, filters, style, script and content policy."""
 
 import base64
+import functools
 import hashlib
+import os
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -87,10 +89,17 @@ def environment_of(
 
 def shortened(text: str) -> str:
     """A text without the folders of this machine: of installed packages, of the working directory, of the user."""
-    for folder, instead in ((Path.cwd(), ""), (Path.home(), "~/")):
-        if len(folder.parts) > 1:
-            text = text.replace(f"{folder}/", instead)
-    return _PACKAGES.sub("", text)
+    if "/" not in text:
+        return text
+    for folder, instead in _folders(os.getcwd()):
+        text = text.replace(folder, instead)
+    return _PACKAGES.sub("", text) if "-packages/" in text else text
+
+
+@functools.cache
+def _folders(working: str) -> list[tuple[str, str]]:
+    """Folder → what stands for it."""
+    return [(f"{folder}/", instead) for folder, instead in ((working, ""), (str(Path.home()), "~/")) if folder != "/"]
 
 
 def _finalized(value: Any) -> Any:

@@ -21,8 +21,9 @@ def source(artifacts: Artifacts) -> Row | None:
 
     ``excerpts`` are functions of the model's. ``lines`` has, by ``file:line``, ``findings`` (how many of the profile's,
     waived ones left out) with their ``rules``, ``wrong`` and ``error`` (of an operation that is wrong by itself, and
-    its error over its own floor), ``share`` (of a step's time) and ``kernels`` (graph and name of those that compute
-    something of the line). ``unplaced`` counts the wrong values for which no line is named.
+    its error over its own floor), ``stopped`` (of one in the kernel that did not compile), ``share`` (of a step's time)
+    and ``kernels`` (graph and name of those that compute something of the line). ``unplaced`` counts the wrong values
+    for which no line is named.
     """
     excerpts = files.SOURCES.read(artifacts)
     if not excerpts:
@@ -30,6 +31,7 @@ def source(artifacts: Artifacts) -> Row | None:
     lines: dict[str, Row] = defaultdict(dict)
     _add_findings(lines, artifacts)
     unplaced = _add_errors(lines, artifacts)
+    _add_stop(lines, artifacts)
     _add_times(lines, artifacts)
     _add_kernels(lines, artifacts)
     return {"excerpts": [vars(excerpt) for excerpt in excerpts], "lines": dict(lines), "unplaced": unplaced}
@@ -70,6 +72,12 @@ def _add_errors(lines: dict[str, Row], artifacts: Artifacts) -> int:
     return unplaced
 
 
+def _add_stop(lines: dict[str, Row], artifacts: Artifacts) -> None:
+    stopped = files.UNFINISHED.read(artifacts)
+    for line in [] if stopped is None else stopped.sources:
+        lines[str(line)]["stopped"] = True
+
+
 def _add_times(lines: dict[str, Row], artifacts: Artifacts) -> None:
     for row in files.PROFILE_TABLES["lines"].read(artifacts) or []:
         if row.get("source"):
@@ -98,11 +106,16 @@ class SourceSection(ReportSection):
             return None
         counts = {
             what: sum(key in line for line in data["lines"].values())
-            for what, key in (("with findings", "findings"), ("with wrong operations", "wrong"), ("timed", "share"))
+            for what, key in (
+                ("with findings", "findings"),
+                ("with wrong operations", "wrong"),
+                ("in the kernel that did not compile", "stopped"),
+                ("timed", "share"),
+            )
         }
         told = [f"{count} {what}" for what, count in counts.items() if count]
         total = sum(excerpt["text"].count("\n") + 1 for excerpt in data["excerpts"])
-        marked = len({line for line, known in data["lines"].items() if "findings" in known or "wrong" in known})
+        marked = len({line for line, known in data["lines"].items() if known.keys() & {"findings", "wrong", "stopped"}})
         text = f"{counted(total, 'line')} of the model's source{': ' + ', '.join(told) if told else ''}."
         if data["unplaced"]:
             text += f" No line is named for {counted(data['unplaced'], 'wrong value')}: several operations made each."
@@ -130,7 +143,9 @@ def _excerpt(excerpt: Mapping[str, Any], known: Mapping[str, Row]) -> Row:
 def _beside(line: Row) -> Row:
     """What stands beside a line, as text."""
     findings = f"{line['findings']} × {', '.join(line['rules'])}" if line.get("findings") else ""
-    error = ("wrong" if line["error"] is None else f"{times(line['error'])} × floor") if line.get("wrong") else ""
+    error = "in the kernel that did not compile" if line.get("stopped") else ""
+    if line.get("wrong"):
+        error = "wrong" if line["error"] is None else f"{times(line['error'])} × floor"
     kernels = list(line.get("kernels", []))
     return {
         "findings": findings,

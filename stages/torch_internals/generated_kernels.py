@@ -26,6 +26,11 @@ class Kernel:
     source: str
 
     @property
+    def body(self) -> str:
+        """Of a C++ kernel its code without what precedes it, a prefix that is another where it is compiled; else ""."""
+        return self.source.strip().partition('extern "C"')[2].strip()
+
+    @property
     def file(self) -> str:
         """Its file's name."""
         return file_name(self.name, f".{SUFFIXES.get(self.kind, 'txt')}")

@@ -26,6 +26,7 @@ from torch import fx
 from torch._inductor.virtualized import V
 
 from inductor_debug.stages.graphs.records import GraphRecord
+from inductor_debug.stages.torch_internals import failed_compilation
 from inductor_debug.stages.torch_internals.fx_records import PlaceholderInfo
 from inductor_debug.stages.torch_internals.graph_cache import graphs_stored, traces_stored
 from inductor_debug.stages.torch_internals.inductor_nodes import (
@@ -41,7 +42,7 @@ from inductor_debug.stages.torch_internals.inductor_nodes import (
 )
 from inductor_debug.stages.torch_internals.inductor_options import patched_config
 from inductor_debug.stages.torch_internals.inductor_scheduler import Schedule, graph_prefix, recorded
-from inductor_debug.stages.torch_internals.loading import rewritten
+from inductor_debug.stages.torch_internals.loading import loaded, rewritten
 
 log = logging.getLogger(__name__)
 
@@ -201,7 +202,13 @@ class RecordingCompiler:
                 stack.enter_context(inductor_debug.reset_provenance_globals())
             if self.rewrite is not None:
                 stack.enter_context(rewritten(functools.partial(self.rewrite, lowered.id)))
-            compiled = compile_fx_inner(gm, inputs, **kwargs)
+            generated: list[str] = []
+            stack.enter_context(loaded(generated))
+            try:
+                compiled = compile_fx_inner(gm, inputs, **kwargs)
+            except Exception as error:
+                failed_compilation.mark(error, lowered, generated)
+                raise
         lowered.seconds = time.perf_counter() - began
         self._read(lowered, gm, compiled)
         self.graphs[lowered.id] = lowered

@@ -15,6 +15,17 @@ from unittest import mock
 from torch._inductor.codecache import PyCodeCache
 
 
+def loaded(texts: list[str]) -> contextlib.AbstractContextManager[Any]:
+    """While open, the text of each module that this process's compilations load is added to ``texts`` before that."""
+    original = PyCodeCache.load_by_key_path
+
+    def load_by_key_path(key: str, path: str, *args: Any, **kwargs: Any) -> ModuleType:
+        texts.append(Path(path).read_text(encoding="utf-8"))
+        return original(key, path, *args, **kwargs)
+
+    return mock.patch.object(PyCodeCache, "load_by_key_path", load_by_key_path)
+
+
 def rewritten(rewrite: Callable[[str], str]) -> contextlib.AbstractContextManager[Any]:
     """While open, modules that this process's compilations generate are loaded as ``rewrite`` makes them.
 

@@ -92,7 +92,7 @@ class Graphs {
 
   errors(told) {
     const wrong = told.filter(([state]) => this.text(state) !== "right");
-    const bad = wrong.filter(([state]) => ["wrong", "slope"].includes(this.text(state)));
+    const bad = wrong.filter(([state]) => ["wrong", "slope", "not compiled"].includes(this.text(state)));
     const rows = [bad, wrong, told].find((some) => some.length);
     const worst = rows.reduce((one, other) => ((other[1] ?? 0) > (one[1] ?? 0) ? other : one));
     const floor = this.text(worst[2]) ? `, ${this.text(worst[2])} × floor` : "";

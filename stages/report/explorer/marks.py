@@ -29,7 +29,7 @@ class Error:
     """How a value that was compared differs.
 
     Attributes:
-        state: as of ``kerneldiff/nodes.csv``: ``right``, ``wrong``, …
+        state: as of ``kerneldiff/nodes.csv``: ``right``, ``wrong``, …; ``not compiled`` where the compiler stopped.
         ratio: its error over its own noise floor, or None.
         culprit: whether it is wrong by itself.
     """
@@ -93,6 +93,11 @@ def _add_errors(found: Marks, by_id: dict[str, Layer], artifacts: Artifacts) -> 
         before = found.errors.get(place)
         if before is None or (error.ratio or 0.0) > (before.ratio or 0.0):
             found.errors[place] = error
+    stopped = files.UNFINISHED.read(artifacts)
+    for name in [] if stopped is None else stopped.nodes:
+        place = _compared(by_id, stopped.graph if stopped else "", [name])
+        if place is not None:
+            found.errors[place] = Error("not compiled", None)
     diagnosis = files.DIAGNOSIS.read(artifacts)
     culprits = [] if diagnosis is None or diagnosis.localized is None else diagnosis.localized.culprits
     for item in culprits:

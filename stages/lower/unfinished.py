@@ -1,0 +1,53 @@
+"""At which kernel a compiler stopped."""
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from inductor_debug.stages.artifacts.lowering import MappedNode, Provenance, Unfinished
+from inductor_debug.stages.torch_internals.generated_kernels import Kernel
+
+
+def unfinished(
+    graph: str, provenance: Provenance, nodes: Iterable[MappedNode], kernels: Sequence[Kernel], message: str
+) -> Unfinished:
+    """The record of a graph that did not compile.
+
+    Args:
+        graph: its id.
+        provenance, nodes: what its kernels compute, as far as it was generated.
+        kernels: with their code.
+        message: of the error.
+    """
+    kernel = failing_kernel(kernels, message)
+    launch = next((item for item in provenance.kernels if kernel is not None and item.name == kernel.name), None)
+    if kernel is None or launch is None:
+        return Unfinished(graph=graph)
+    computed = set(launch.nodes)
+    calls = [node.original or node.target for node in nodes if node.node in computed]
+    return Unfinished(
+        graph=graph,
+        kernel=kernel.name,
+        file=f"kernels/{kernel.file}",
+        nodes=launch.nodes,
+        operations=list(dict.fromkeys(calls)),
+        modules=launch.modules,
+        sources=launch.sources,
+    )
+
+
+def failing_kernel(kernels: Sequence[Kernel], message: str) -> Kernel | None:
+    """The one kernel that a compiler's message is about: it names it, or a file that holds its code; else None."""
+    words = [word.strip("':,\"") for word in message.split()]
+    named = [kernel for kernel in kernels if kernel.name in message]
+    if len(named) != 1:
+        texts = [_text(word) for word in dict.fromkeys(words) if word.endswith((".cpp", ".cu"))]
+        named = [kernel for kernel in kernels if any(kernel.body and kernel.body in text for text in texts)]
+    return named[0] if len(named) == 1 else None
+
+
+def _text(path: str) -> str:
+    """A source file's text; "" where it is gone."""
+    try:
+        return Path(path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

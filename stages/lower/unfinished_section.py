@@ -1,0 +1,56 @@
+"""The report's section on a compilation that failed: at which kernel, and what that computes."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.kinds import Row
+from inductor_debug.stages.contract import Artifacts
+from inductor_debug.stages.encoding import jsonable
+from inductor_debug.stages.formatting import counted, place
+from inductor_debug.stages.report.highlighting import LANGUAGES, highlighted
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection
+
+OPERATIONS = 4
+"""Operations that a sentence names."""
+
+
+class UnfinishedSection(ReportSection):
+    """Where did the compiler stop?"""
+
+    title = "Where did the compiler stop?"
+    template = Path(__file__).with_name("unfinished_section.html")
+
+    def collect(self, run: ReportedRun) -> Row | None:
+        """``lower/unfinished.json``, its lines as text."""
+        record = files.UNFINISHED.read(run.artifacts)
+        if record is None:
+            return None
+        facts: Row = jsonable({**vars(record), "sources": [str(line) for line in record.sources]})
+        return facts
+
+    def answer(self, data: Row | None, report: Mapping[str, Any]) -> Answer | None:
+        if data is None:
+            return None
+        then = ("inductor-debug minify RUN",)
+        if not data["kernel"]:
+            text = f"It stopped while it compiled {data['graph']}; at which kernel is not established."
+            return Answer("bad", "kernel not known", text, then=then)
+        calls = data["operations"]
+        more = f" and {len(calls) - OPERATIONS} more" if len(calls) > OPERATIONS else ""
+        named = f"{', '.join(calls[:OPERATIONS])}{more}"
+        lines = [place(line) for line in data["sources"]]
+        where = f", from {', '.join(lines[:OPERATIONS])}" if lines else ""
+        computes = f", which computes {named or 'no operation that is known'}{where}"
+        one = "" if len(calls) < 2 else f" Which of these {counted(len(calls), 'operation')} it is, minify finds."
+        text = f"It stopped at the kernel {data['kernel']} of {data['graph']}{computes}.{one}"
+        return Answer("bad", "at one kernel", text, f"stops the compiler at a kernel of {named}", then)
+
+    def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:
+        """``unfinished_code``: the kernel's file and lines; None where it is not stored."""
+        file = files.LOWERED.at(data["graph"], data["file"]) if data and data["file"] else ""
+        if not file or file not in artifacts.names("lower/"):
+            return {"unfinished_code": None}
+        language = LANGUAGES.get(file.rpartition(".")[2], "text")
+        return {"unfinished_code": {"file": file, "lines": highlighted(artifacts.read_text(file), language)}}
