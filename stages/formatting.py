@@ -22,6 +22,8 @@ def percent(value: Any) -> str:
         share = 100 * float(value)
     except (TypeError, ValueError):
         return "–"
+    if 0 < share < 0.001:
+        return "< 0.001 %"
     return f"{share:.0f} %" if abs(share) >= 1000 else f"{share:.3g} %"
 
 

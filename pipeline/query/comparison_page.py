@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.pipeline.directory.rundir import run_id
+from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.query.comparison import Compared
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
@@ -17,6 +18,8 @@ from inductor_debug.stages.stored_run import Row, Table
 
 MOST = 2_000
 """Rows of a table that the page has."""
+LONGEST = 240
+"""Characters of a cell."""
 TITLES = {
     "worse": "What got worse?",
     "better": "What got better?",
@@ -98,10 +101,15 @@ def _section(table: Table, names: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _row(table: Table, row: Row, names: Mapping[str, str]) -> Row:
-    found = {names.get(column, column): row.get(column) for column in table.columns}
+    found = {names.get(column, column): _short(row.get(column)) for column in table.columns}
     if table.name == "runs":
         found["run"] = names.get(str(row["run"]), row["run"])
     return found
+
+
+def _short(value: Any) -> Any:
+    """A cell's value; of a long text its beginning, for the reports have all of it."""
+    return f"{value[:LONGEST]}…" if isinstance(value, str) and len(value) > LONGEST else value
 
 
 def _state(table: Table) -> tuple[State, str]:
@@ -161,7 +169,8 @@ def _then(folders: Sequence[Path], tables: Mapping[str, Table]) -> list[str]:
     if any("job" in row and row["job"] for row in tables["worse"].rows):
         return [f"inductor-debug list {second}"]
     limits = {str(row["limit"]).partition(":")[0] for row in tables["worse"].rows}
-    commands = []
+    remedy = _remedy(folders[1])
+    commands = [f"inductor-debug rerun {second} {remedy}"] if remedy else []
     if limits & {"verdict", "error", "local_error"}:
         commands.append(f"inductor-debug minify {second}")
     if limits & {"findings", "cost_bytes"}:
@@ -171,6 +180,13 @@ def _then(folders: Sequence[Path], tables: Mapping[str, Table]) -> list[str]:
     if missing:
         commands.append(f"inductor-debug rerun {second} +stages={','.join(missing)}")
     return commands or ([f"inductor-debug show {second}"] if tables["worse"].rows else [])
+
+
+def _remedy(folder: Path) -> str:
+    """The option with which the run's fault goes away, where it was bisected to one."""
+    run = open_run(folder)
+    found = run.json(files.BISECTION) if run.has(files.BISECTION) else None
+    return found.remedy.text if found is not None and found.remedy is not None and found.remedy.kind == "option" else ""
 
 
 def _report(folder: Path, page: Path) -> str:

@@ -265,6 +265,7 @@ class Unfinished:
         graph: that it was compiling.
         kernel: whose code did not compile; "" where that is not known, and the rest is empty.
         file: with its source, relative to the graph's folder.
+        statement: the line of that source which the compiler quotes; "" where it quotes none.
         nodes: post-grad nodes that it computes; operations: what these call, before decomposition, each once.
         modules, sources: of what it computes.
     """
@@ -272,6 +273,7 @@ class Unfinished:
     graph: str
     kernel: str = ""
     file: str | None = None
+    statement: str = ""
     nodes: list[str] = field(default_factory=list)
     operations: list[str] = field(default_factory=list)
     modules: list[str] = field(default_factory=list)

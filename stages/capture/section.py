@@ -27,8 +27,10 @@ class GraphsSection(ReportSection):
         if graphs.get("dynamo") is None:
             return None
         broken = data["breaks_in_words"] or (graphs.get("breaks") and counted(graphs["breaks"], "graph break"))
-        of_it = "" if graphs.get("nodes") is None else f" of {counted(graphs['nodes'], 'operation')}"
-        told = f"Dynamo captured {counted(graphs['dynamo'], 'graph')}{of_it}, with {broken or 'no graph break'}."
+        told = f"Dynamo captured {counted(graphs['dynamo'], 'graph')}, with {broken or 'no graph break'}."
+        if graphs.get("nodes") is not None:
+            made = "it" if graphs["dynamo"] == 1 else "them"
+            told += f" AOTAutograd made {counted(graphs['nodes'], 'operation')} of {made}."
         return Answer("warn" if broken else "told", broken or counted(graphs["dynamo"], "graph"), told)
 
     def not_established(self, data: Row, report: Mapping[str, Any]) -> list[str]:

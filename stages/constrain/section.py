@@ -76,13 +76,15 @@ def fit(found: Mapping[str, Any], accel: str, breaks: str) -> Answer:
         "no" if severities["error"] else " and ".join(broken),
         f"{told[0].upper()}{told[1:]} {strict}",
         f"does not fit {rules} ({' and '.join(broken)}{'' if severities['error'] else ', which fail no run'})",
-        then=("inductor-debug analyze RUN --type constraints", *_further_values(found["by_rule"])),
+        then=("inductor-debug analyze RUN --type constraints", *_further(found)),
     )
 
 
-def _further_values(by_rule: Mapping[str, int]) -> list[str]:
-    """What to type to see which values would be kept to."""
-    return ["inductor-debug check RUN --grid alignment=1:128"] if by_rule.get("alignment") else []
+def _further(found: Mapping[str, Any]) -> list[str]:
+    """What to type to go on in spite of violations, and to see which values would be kept to."""
+    stopped = found["strict"] and found["by_severity"].get("error")
+    on = ["inductor-debug rerun RUN accel.strict=false"] if stopped else []
+    return [*on, *(["inductor-debug check RUN --grid alignment=1:128"] if found["by_rule"].get("alignment") else [])]
 
 
 def _code(artifacts: Artifacts) -> dict[str, str]:

@@ -20,7 +20,7 @@ NUMBER_COLUMNS = ("kind", "path", "verdict", "bound", "ratio", "max_abs", "max_r
                   "nan_test", "message")  # fmt: skip
 VERDICT_DESCRIPTIONS = {
     "exact": "equal bit for bit",
-    "within_floor": "within the noise floor",
+    "within_floor": "within noise",
     "within_tolerance": "within the tolerance",
     "defect": "a defect",
     "not_established": "not established",
@@ -127,9 +127,12 @@ class NumericsSection(ReportSection):
         text = f"{data['tally']}. The largest absolute error is {short(data['summary'].get('max_abs'))}."
         if verdict in _RIGHT:
             coarse = data["coarse"]
-            hidden = f" In {coarse} of them noise hides errors of half the tensor." if coarse else ""
-            does = f"computes right numbers ({told}{f', but noise hides much in {coarse}' if coarse else ''})"
-            return Answer("good", "yes", f"All results are {told}: {text}{hidden}", does)
+            large = f", which is large in {counted(coarse, 'tensor')}" if coarse else ""
+            hidden = (
+                f" In {coarse} of them noise is so large that errors of half the tensor pass." if coarse else ""
+            )
+            return Answer("good", "yes", f"All results are {told}: {text}{hidden}",
+                          f"computes right numbers ({told}{large})")  # fmt: skip
         if verdict != "defect":
             return Answer("unknown", told, f"It is {told}: {text}")
         where = _where(data["diagnosis"] or {})

@@ -1,7 +1,7 @@
 """What localization tells a person."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +26,8 @@ def told(found: Localization, *, failed: bool) -> Localization:
 
 def _head(found: Localization, *, failed: bool) -> str:
     if found.culprits:
-        names = [_culprit(item) for item in _foremost(found.culprits)]
+        measured = {name for run in found.mended if len(run.operations) == 1 for name in run.operations}
+        names = [_culprit(item, measured) for item in _foremost(found.culprits)]
         more = len(found.culprits) - FEW
         several = ""
         if found.kind == "systematic":
@@ -34,7 +35,8 @@ def _head(found: Localization, *, failed: bool) -> str:
         elif found.wrong > 1 or len(names) > 1:
             several = f"Wrong for what they received: {counted(found.wrong, 'value')}, by "
             (most, count), *_ = Counter(item.place.target for item in found.culprits).most_common(1)
-            alike = f", {count} of them {most}" if count > FEW else ""
+            of_them = "all" if count == len(found.culprits) else f"{count} of them"
+            alike = f", {of_them} {most}" if count > FEW else ""
             several += f"{counted(len(found.culprits), 'operation')} as far as was looked{alike}. "
         return several + " ".join(names) + (f" {counted(more, 'further one')} in diagnosis.json." if more > 0 else "")
     if not found.checked:
@@ -68,7 +70,8 @@ def _foremost(culprits: Sequence[Culprit]) -> list[Culprit]:
     return [item for item in culprits if any(item is other for other in chosen)]
 
 
-def _culprit(item: Culprit) -> str:
+def _culprit(item: Culprit, measured: Container[str]) -> str:
+    """What is wrong with it; an estimate of what remains without it stands where no run ``measured`` that."""
     place = item.place
     what = f"{place.target} ({place.graph} {place.node})"
     if item.kind == "region":
@@ -91,7 +94,7 @@ def _culprit(item: Culprit) -> str:
     others = f" It makes {counted(len(item.others), 'further value')} wrong." if item.others else ""
     remains = (
         ""
-        if item.remains is None
+        if item.remains is None or f"{place.graph} {place.node}" in measured
         else f" By estimate {share(item.remains)} of the final error remains with that alone mended."
     )
     shapes = _neighbours(item.neighbours)
@@ -125,7 +128,8 @@ def _coverage(found: Localization) -> str:
         return "No operation was seen."
     largest = f", at most {found.largest} operations at a time" if found.largest > 1 else ""
     return (
-        f"{found.checked} of {found.operations} operations were checked, in {counted(found.regions, 'value')}{largest}."
+        f"{found.checked} of {found.operations} operations of the compiled graphs, views left out, were checked, in "
+        f"{counted(found.regions, 'value')}{largest}."
     )
 
 

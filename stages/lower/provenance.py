@@ -25,8 +25,9 @@ def map_nodes(
 
     Lower's graph and capture's are traced apart and with different decompositions, so names and autograd's sequence
     numbers differ. What both know is the operation before decomposition, the line and the module. Within one such
-    group the k-th operation of one graph is the k-th of the other; where their numbers differ, all of the group are
-    named, unless they are more than ``MOST``: that would say nothing, and take the square of their number.
+    group the k-th operation of one graph is the k-th of the other. Where their numbers differ, those of the group are
+    named that came from the same call of Dynamo's graph, or all where that is not known, unless they are more than
+    ``MOST``: that would say nothing, and take the square of their number.
 
     Args:
         nodes: of the graph that was compiled.
@@ -40,12 +41,16 @@ def map_nodes(
     for group in groups:
         group.count(nodes, lines)
     by_line = _by_line(captured)
+    origins = {(graph.id, node.name): frozenset(node.origins) for graph in captured for node in _calls(graph)}
     records = []
     for node in nodes:
         line = lines[node.name]
         found, by = next(filter(None, (group.captured(node, line) for group in groups)), []), "operation"
         if not found and line is not None:
-            found, by = _named(by_line.get(_place(line), [])), "line"
+            found, by = by_line.get(_place(line), []), "line"
+        if len(found) > 1:
+            same = [pair for pair in found if not origins[pair].isdisjoint(node.pre_grad)]
+            found = _named(same or found)
         records.append(
             MappedNode(
                 node.name,
@@ -103,7 +108,7 @@ class _Groups:
         """The captured node that a post-grad node came from, or all that it may have come from."""
         key = self._key_of(node, line)
         pairs = self.members.get(key, [])
-        return [pairs[self.ordinals[node.name]]] if pairs and len(pairs) == self.counts[key] else _named(pairs)
+        return [pairs[self.ordinals[node.name]]] if pairs and len(pairs) == self.counts[key] else pairs
 
 
 def _by_line(captured: Sequence[GraphRecord]) -> dict[str, list[Place]]:

@@ -28,6 +28,7 @@ def unfinished(
         graph=graph,
         kernel=kernel.name,
         file=f"kernels/{kernel.file}",
+        statement=quoted(kernel.source, message),
         nodes=launch.nodes,
         operations=list(dict.fromkeys(calls)),
         modules=launch.modules,
@@ -43,6 +44,12 @@ def failing_kernel(kernels: Sequence[Kernel], message: str) -> Kernel | None:
         texts = [_text(word) for word in dict.fromkeys(words) if word.endswith((".cpp", ".cu"))]
         named = [kernel for kernel in kernels if any(kernel.body and kernel.body in text for text in texts)]
     return named[0] if len(named) == 1 else None
+
+
+def quoted(source: str, message: str) -> str:
+    """The first line of a source that a compiler's message holds; lines of braces, which any source has, are none."""
+    lines = {line.strip() for line in message.replace("|", "\n").splitlines()}
+    return next((line.strip() for line in source.splitlines() if len(line.strip()) > 3 and line.strip() in lines), "")
 
 
 def _text(path: str) -> str:

@@ -44,7 +44,8 @@ class UnfinishedSection(ReportSection):
         where = f", from {', '.join(lines[:OPERATIONS])}" if lines else ""
         computes = f", which computes {named or 'no operation that is known'}{where}"
         one = "" if len(calls) < 2 else f" Which of these {counted(len(calls), 'operation')} it is, minify finds."
-        text = f"It stopped at the kernel {data['kernel']} of {data['graph']}{computes}.{one}"
+        at = f" It stopped at: {data['statement']}" if data["statement"] else ""
+        text = f"The kernel {data['kernel']} of {data['graph']} did not compile{computes}.{one}{at}"
         return Answer("bad", "at one kernel", text, f"stops the compiler at a kernel of {named}", then)
 
     def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:

@@ -13,6 +13,7 @@ from urllib.parse import quote
 import jinja2
 from markupsafe import Markup
 
+from inductor_debug.stages.drawing import shorten
 from inductor_debug.stages.formatting import counted, human_bytes, percent, place, times
 
 VERDICTS = {
@@ -23,6 +24,17 @@ VERDICTS = {
 }
 NUMBER = re.compile(r"-?(\d*\.\d+(e[+-]?\d+)?|\d+e[+-]?\d+)")
 _NUMERIC = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|-?inf", re.IGNORECASE)
+_PURPOSES = {
+    "repro": "List the scripts that show what failed",
+    "minify": "Find the smallest program that shows it",
+    "analyze": "Answer a question from what is stored",
+    "check": "Hold what was captured to other rules or sizes, without compiling",
+    "compare": "Hold a later result to this one",
+    "show": "Show the run in a terminal",
+    "list": "List the stored runs there",
+    "profiles": "List the accelerator profiles",
+}
+"""Command → what it is for."""
 _PACKAGES = re.compile(r"/[^\s\"']*/(?:site|dist)-packages/")
 _SOURCE_MAP = re.compile(r"\n//# sourceMappingURL=.*")
 _PAGE = Path(__file__).with_name("page")
@@ -80,6 +92,8 @@ def environment_of(
         anchor=anchor,
         relative=relative,
         groupby_folder=_by_folder,
+        purpose=_purpose,
+        short_in=shorten,
     )
     environment.tests.update(
         numeric=is_numeric, known_line=lambda value: value in lines, known_kernel=lambda value: value in kernels
@@ -105,6 +119,21 @@ def _folders(working: str) -> list[tuple[str, str]]:
 def _finalized(value: Any) -> Any:
     """What stands on a page of a value; what is HTML already stays as it is."""
     return shortened(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+def _purpose(command: str) -> str:
+    """What a proposed command is for; empty for one that needs no word."""
+    words = command.split()
+    name = words[1] if len(words) > 1 and words[0] == "inductor-debug" else ""
+    if name == "repro":
+        return "Run the smallest script that shows it" if "--run" in words else _PURPOSES[name]
+    if name == "rerun":
+        stages = [word.partition("=")[2] for word in words if word.startswith(("stages=", "+stages="))]
+        if stages:
+            return f"Run it again, with the stages {stages[0].strip('[]').replace(',report', '').replace(',', ', ')}"
+        changed = [word for word in words[3:] if "=" in word]
+        return f"Run it again, with {' and '.join(changed)}" if changed else "Run it again as it was"
+    return _PURPOSES.get(name, "")
 
 
 def _source(name: str) -> str:
@@ -137,6 +166,11 @@ def _by_folder(names: Iterable[str]) -> list[tuple[str, list[str]]]:
     return sorted(folders.items())
 
 
+def _figure(value: float) -> str:
+    """Five digits; of a large number all before the point."""
+    return f"{value:,.0f}" if 1e5 <= abs(value) < 1e12 else f"{value:.5g}"
+
+
 def is_numeric(value: Any) -> bool:
     """Whether a table's cell holds a number, as one or as text."""
     if isinstance(value, str):
@@ -151,9 +185,9 @@ def cell(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:.5g}"
+        return _figure(value)
     if isinstance(value, str) and NUMBER.fullmatch(value):
-        return f"{float(value):.5g}"
+        return _figure(float(value))
     if isinstance(value, Mapping):
         return ", ".join(f"{key} {cell(item)}" for key, item in value.items())
     if isinstance(value, (list, tuple)):

@@ -12,6 +12,8 @@ from inductor_debug.stages.formatting import counted, percent, times
 from inductor_debug.stages.report.highlighting import highlighted
 from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection
 
+BESIDE = ("findings", "error", "share", "kernels")
+"""What may stand beside a line; of an excerpt without any such there is no column."""
 KERNELS = 3
 """Kernels named beside a line."""
 
@@ -116,12 +118,15 @@ class SourceSection(ReportSection):
         told = [f"{count} {what}" for what, count in counts.items() if count]
         total = sum(excerpt["text"].count("\n") + 1 for excerpt in data["excerpts"])
         marked = len({line for line, known in data["lines"].items() if known.keys() & {"findings", "wrong", "stopped"}})
-        text = f"{counted(total, 'line')} of the model's source{': ' + ', '.join(told) if told else ''}."
+        lines = counted(total, "line of the model's source is shown", "lines of the model's source are shown")
+        text = f"{lines}{': ' + ', '.join(told) if told else ''}."
         if data["unplaced"]:
             text += f" No line is named for {counted(data['unplaced'], 'wrong value')}: several operations made each."
         wrong = sum("wrong" in line for line in data["lines"].values())
-        word = f"{counted(wrong, 'line')} wrong" if wrong else f"{counted(marked, 'line')} with findings"
-        return Answer("told", word if marked else "no line marked", text)
+        stopped = sum("stopped" in line for line in data["lines"].values())
+        words = ((wrong, "wrong"), (stopped, "not compiled"), (marked, "with findings"))
+        word = next((f"{counted(count, 'line')} {what}" for count, what in words if count), "nothing found wrong")
+        return Answer("bad" if wrong or stopped else "told", word, text)
 
     def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:
         """``source_files``: short name, and the lines of each excerpt as the page shows them."""
@@ -136,8 +141,9 @@ def _excerpt(excerpt: Mapping[str, Any], known: Mapping[str, Row]) -> Row:
         place = f"{excerpt['file']}:{number}"
         rows.append({"number": number, "place": place, "code": text, **_beside(known.get(place, {}))})
     marked = sum(bool(row["findings"] or row["error"]) for row in rows)
+    beside = [name for name in BESIDE if any(row[name] for row in rows)]
     return {"file": excerpt["file"], "first": excerpt["first"], "last": excerpt["first"] + len(rows) - 1,
-            "rows": rows, "marked": marked}  # fmt: skip
+            "rows": rows, "marked": marked, "beside": beside}  # fmt: skip
 
 
 def _beside(line: Row) -> Row:

@@ -7,8 +7,8 @@ const OPENED = 12; // selected operations up to which a pane opens the groups th
 const COLOURS = { findings: "findings", errors: "errors", times: "time", flops: "FLOPs" };
 const LEGENDS = {
   findings: "Findings of the profile at an operation, or at what it reads. Of a group: the worst, with their number.",
-  errors: "Values that were compared: wrong ones with their error over their own noise floor. Without a colour: not looked at.",
-  times: "Time of the kernels that an operation takes part in, whole: it takes that at most. The darker, the more of a step.",
+  errors: "Values that were compared, wrong ones with their error over their own noise floor. Wrong by itself: it is wrong though what it received is right. Without a colour: no value of it was compared alone; it may lie inside a kernel whose result was.",
+  times: "Time of the kernels that an operation takes part in, whole: it takes that at most (≤), and one kernel counts for several operations. The darker, the more of a step.",
   flops: "FLOPs of the captured operations, where they are known. The darker, the more of all.",
 };
 
@@ -167,9 +167,10 @@ class Explorer {
       this.results.replaceChildren();
       return;
     }
-    const [keys, count] = this.graphs.search(words, FOUND);
-    const told = count > keys.length ? `${count} operations, the first ${keys.length}:` : `${counted(count, "operation")}:`;
-    const list = keys.map((key) => {
+    const keys = this.graphs.search(words, this.panes.map((pane) => pane.view.number));
+    const more = keys.length > FOUND ? `, the first ${FOUND}; more words find fewer` : "";
+    const told = keys.length ? `${counted(keys.length, "operation")}${more}:` : "Nothing has these words in its name, operator, module, line or parameters.";
+    const list = keys.slice(0, FOUND).map((key) => {
       const { title } = this.graphs.graphs[this.graphs.graphOf(key)];
       const where = [this.graphs.text(this.graphs.of(key, "modules")), title].filter(Boolean).join(", ");
       return element("li", {}, this.button(key), ` ${where}`);
@@ -246,7 +247,7 @@ class Explorer {
     const { graphs } = this;
     const mark = graphs.marks[what].size ? graphs.measure(what, keys) : null;
     if (!mark) return null;
-    if (what === "times") return `${mark.words} of a step, in whole kernels`;
+    if (what === "times") return `${mark.words}, of a step in whole kernels`;
     if (what !== "findings") return mark.words;
     const told = [...graphs.closure(keys)].filter((key) => graphs.marks.findings.has(key)).map((key) => graphs.marks.findings.get(key));
     const rows = told.flatMap(([some]) => some).map(([effect, rule, message]) => `${graphs.text(effect)}, ${graphs.text(rule)}: ${graphs.text(message)}`);

@@ -76,7 +76,7 @@ class Graphs {
     const graph = this.graphs[this.graphOf(keys[0])];
     const own = (key) => graph.level === 0 || this.graphs[this.graphOf(key)].of === graph.of; // a backward's is not its forward's
     const told = [...this.closure(keys)].filter((key) => known.has(key) && own(key)).map((key) => known.get(key));
-    return told.length ? this[what](told) : null;
+    return told.length ? this[what](told, graph.level) : null;
   }
 
   findings(told) {
@@ -106,10 +106,11 @@ class Graphs {
     return { state: "share", strength: share, words: `${percent(share)} of FLOPs` };
   }
 
-  times(told) {
+  times(told, level) {
+    const most = level < 3 ? "≤ " : ""; // of an operation: its kernels may compute others too
     const sum = (at) => told.reduce((all, row) => all + (row[at] ?? 0), 0);
     const shared = told.some((row) => row[1] !== null);
-    const words = shared ? `${percent(sum(1))}, ${duration(sum(0))}` : duration(sum(0));
+    const words = most + (shared ? `${percent(sum(1))}, ${duration(sum(0))}` : duration(sum(0)));
     return { state: "share", strength: sum(1), words };
   }
 
@@ -121,19 +122,19 @@ class Graphs {
     return cache.get(item);
   }
 
-  // Nodes with all words in what they are called, and how many there are.
-  search(words, most) {
+  // Nodes with all words in what they are called: those called just so first, then those of the graphs given first.
+  search(words, first) {
     const found = [];
-    let count = 0;
     this.graphs.forEach((graph, number) => graph.names.forEach((name, index) => {
       const values = this.outside[number][index].map((value) => this.text(value[1]));
-      const texts = [name, this.text(graph.targets[index]), this.text(graph.modules[index]), ...values];
+      const line = graph.lines[index] < 0 ? "" : this.data.lines[graph.lines[index]][0];
+      const texts = [name, this.text(graph.targets[index]), this.text(graph.modules[index]), line, ...values];
       const text = texts.join(" ").toLowerCase();
-      if (!words.every((word) => text.includes(word))) return;
-      count += 1;
-      if (found.length < most) found.push(number * SPAN + index);
+      if (words.every((word) => text.includes(word))) found.push(number * SPAN + index);
     }));
-    return [found, count];
+    const place = (key) => (first.includes(this.graphOf(key)) ? first.indexOf(this.graphOf(key)) : first.length);
+    const exact = (key) => (this.name(key).toLowerCase() === words.join(" ") ? 0 : 1);
+    return found.sort((one, other) => exact(one) - exact(other) || place(one) - place(other) || one - other);
   }
 }
 

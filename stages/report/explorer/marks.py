@@ -105,7 +105,9 @@ def _add_errors(found: Marks, by_id: dict[str, Layer], artifacts: Artifacts) -> 
             place = _compared(by_id, str(item.place.graph), [name])
             if place is not None:
                 known = found.errors.get(place)
-                ratio = _number(item.ratio) if known is None else known.ratio
+                ratio = _number(item.ratio)
+                if ratio is None and known is not None:
+                    ratio = known.ratio
                 found.errors[place] = Error("wrong", ratio, culprit=True)
 
 

@@ -33,7 +33,7 @@ class Pane {
     this.view = this.views.get(number);
     this.current = null;
     this.lay();
-    this.fit();
+    this.fit(true);
   }
 
   lay() {
@@ -65,17 +65,17 @@ class Pane {
     const ratio = devicePixelRatio || 1;
     this.canvas.width = Math.round(clientWidth * ratio);
     this.canvas.height = Math.round(clientHeight * ratio);
-    if (!this.sized && this.view) this.fit();
+    if (!this.sized && this.view) this.fit(true);
     this.sized = true;
     this.draw();
   }
 
-  // The whole graph; of a long one its beginning, at a scale at which it can be read.
-  fit() {
+  // The whole graph or, to begin with, as much from its beginning as can be read.
+  fit(legible = false) {
     const { root } = this.view;
     const [width, height] = [this.canvas.clientWidth, this.canvas.clientHeight];
     const whole = Math.min((width - 16) / root.width, (height - 16) / root.height, 1);
-    this.scale = Math.max(whole, Math.min((width - 16) / root.width, 0.7), 0.05);
+    this.scale = Math.max(whole, legible ? Math.min((width - 16) / root.width, 0.7) : 0, 0.02);
     this.x = (width - root.width * this.scale) / 2;
     this.y = whole < this.scale ? 8 : (height - root.height * this.scale) / 2;
     this.redraw();
@@ -131,7 +131,7 @@ class Pane {
   setAll(open) {
     this.view.setAll(open);
     this.lay();
-    this.fit();
+    this.fit(true);
   }
 
   at(event) {
