@@ -31,7 +31,7 @@ def write(folders: Sequence[Path], found: Compared, page: Path) -> None:
 
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(page, comparison_page(folders, found, page).encode())
+        write_atomically(page, comparison_page([*map(store.existing, folders)], found, page).encode())
     except OSError as error:
         raise UserError(f"got {page}, which can't be written ({error.strerror})", key="--page", valid="a file's path",
                         hint="inductor-debug compare A B --page compare.html") from error  # fmt: skip

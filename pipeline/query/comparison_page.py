@@ -169,7 +169,7 @@ def _then(folders: Sequence[Path], tables: Mapping[str, Table]) -> list[str]:
     if any("job" in row and row["job"] for row in tables["worse"].rows):
         return [f"inductor-debug list {second}"]
     limits = {str(row["limit"]).partition(":")[0] for row in tables["worse"].rows}
-    remedy = _remedy(folders[1])
+    remedy = _remedy(folders[1]) if tables["worse"].rows else ""
     commands = [f"inductor-debug rerun {second} {remedy}"] if remedy else []
     if limits & {"verdict", "error", "local_error"}:
         commands.append(f"inductor-debug minify {second}")

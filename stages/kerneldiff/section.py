@@ -128,9 +128,7 @@ class NumericsSection(ReportSection):
         if verdict in _RIGHT:
             coarse = data["coarse"]
             large = f", which is large in {counted(coarse, 'tensor')}" if coarse else ""
-            hidden = (
-                f" In {coarse} of them noise is so large that errors of half the tensor pass." if coarse else ""
-            )
+            hidden = f" In {coarse} of them noise is so large that errors of half the tensor pass." if coarse else ""
             return Answer("good", "yes", f"All results are {told}: {text}{hidden}",
                           f"computes right numbers ({told}{large})")  # fmt: skip
         if verdict != "defect":

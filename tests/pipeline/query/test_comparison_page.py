@@ -1,5 +1,6 @@
 """``inductor-debug compare --page``: two results side by side, for a browser."""
 
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,16 @@ def test_commands_lead_to_what_is_worse_and_to_what_b_did_not_run(tmp_path: Path
     assert f"inductor-debug minify {b}" in commands(page)
 
 
+def test_a_bisected_remedy_is_the_first_command(tmp_path: Path) -> None:
+    a, b = two(tmp_path, summary={"numerics/verdict": "defect"})
+    (b / "bisect").mkdir()
+    remedy = {"kind": "option", "text": "backend.inductor.pattern_matcher=false"}
+    facts = {"verdict": "found", "answer": "a pass", "applications": [], "pattern": None, "remedy": remedy}
+    (b / "bisect" / "bisect.json").write_text(json.dumps(facts))
+    page = page_of(tmp_path, a, b, code=1)
+    assert commands(page)[0] == f"inductor-debug rerun {b} backend.inductor.pattern_matcher=false"
+
+
 def test_reports_are_linked_from_where_the_page_lies(tmp_path: Path) -> None:
     a, b = two(tmp_path)
     (b / "report").mkdir(exist_ok=True)
@@ -85,6 +96,7 @@ def test_jobs_of_two_sweeps_are_named(tmp_path: Path) -> None:
     page = page_of(tmp_path, tmp_path / "a", tmp_path / "b", code=1)
     assert told(page) == "Worse. B is worse than A in guards of 2 jobs."
     assert "dtype=bfloat16" in page
+    assert told(page_of(tmp_path, tmp_path / "b", tmp_path / "a", code=0)).startswith("No worse. ")
     assert commands(page) == [f"inductor-debug list {tmp_path / 'b'}"]
 
 

@@ -1,5 +1,6 @@
 """Kernels lead to lines where torch makes that hard: its own layers, calls in place, subgraphs."""
 
+import dataclasses
 import io
 
 import pandas as pd
@@ -141,3 +142,16 @@ def test_of_very_many_operations_of_one_line_none_is_named_where_their_numbers_d
     assert looped(5000, 5000) == [1] * 5000
     assert looped(MOST, 2) == [MOST] * 2
     assert looped(MOST + 1, 2) == [0] * 2
+
+
+def test_where_numbers_differ_the_operations_of_the_same_dynamo_call_are_named() -> None:
+    """Layers of one class share line and operation; decomposition makes their numbers differ."""
+    nodes = [dataclasses.replace(call("forward", f"relu_{layer}", "relu", ["x"], 0), origins=[f"layer_{layer}"])
+             for layer in range(3)]  # fmt: skip
+    graphs = [graph("forward", [given("x", "input"), *nodes], ["relu_0"])]
+    trace = '  File "net.py", line 0, in forward\n    x = f(x)\n'
+    origins = (("layer_2",), ("layer_2",), ("layer_0",), ("elsewhere",))
+    made = [PostGradNode(f"r{n}", "aten.relu.default", "", n, origin, "", trace) for n, origin in enumerate(origins)]
+    mapped = map_nodes(made, graphs, SourceFinder(torch.nn.Identity()))
+    found = [[item.node for item in node.captured] for node in mapped]
+    assert found == [["relu_2"], ["relu_2"], ["relu_0"], ["relu_0", "relu_1", "relu_2"]]

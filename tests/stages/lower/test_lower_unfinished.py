@@ -91,6 +91,7 @@ def test_the_kernel_at_which_the_compiler_stopped_is_found_with_what_it_computes
     record = files.UNFINISHED.read(left[0])
     assert record is not None
     assert record.graph == "g0.forward" and "relu" in record.kernel and record.operations == ["aten.relu.default"]
+    assert record.statement.endswith("compile error!;")
     assert [line.code for line in record.sources] == ["x = torch.relu(x)"]
     code = left[0].read_text(files.LOWERED.at(record.graph, record.file or ""))
     assert "compile error!" in code

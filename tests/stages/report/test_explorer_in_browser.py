@@ -182,6 +182,16 @@ def test_modules_open_in_their_place_and_close(shown):
     assert page.evaluate("explorer.panes[0].view.leaves.every((leaf) => leaf.within.slice(0, -1).every((g) => g.open))")
 
 
+def test_fit_shows_all_of_a_long_graph(shown):
+    page = shown(deep())
+    page.locator(".pane button", has_text="Unfold").first.click()
+    whole = """() => { const { view, scale, y, canvas } = explorer.panes[0];
+      return y >= 0 && y + view.root.height * scale <= canvas.clientHeight; }"""
+    assert not page.evaluate(whole)
+    page.locator(".pane button", has_text="Fit").first.click()
+    assert page.evaluate(whole)
+
+
 def test_nothing_overlaps_and_lines_lead_from_above_to_below(shown):
     page = shown(deep())
     page.locator(".pane button", has_text="Unfold").first.click()
