@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from inductor_debug.stages.drawing import shorten
 from inductor_debug.stages.formatting import counted, human_bytes, percent, place, times
+from inductor_debug.stages.registry import declared
 
 VERDICTS = {
     "passed": "Passed",
@@ -27,7 +28,6 @@ _NUMERIC = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|-?inf", re.IGNORE
 _PURPOSES = {
     "repro": "List the scripts that show what failed",
     "minify": "Find the smallest program that shows it",
-    "analyze": "Answer a question from what is stored",
     "check": "Hold what was captured to other rules or sizes, without compiling",
     "compare": "Hold a later result to this one",
     "show": "Show the run in a terminal",
@@ -125,6 +125,10 @@ def _purpose(command: str) -> str:
     """What a proposed command is for; empty for one that needs no word."""
     words = command.split()
     name = words[1] if len(words) > 1 and words[0] == "inductor-debug" else ""
+    if name == "analyze":
+        known = {key: question.text for stage in declared().values() for key, question in stage.questions.items()}
+        asked = known.get(words[-1], "")
+        return f"{asked[:1].upper()}{asked[1:]}".removesuffix("?")
     if name == "repro":
         return "Run the smallest script that shows it" if "--run" in words else _PURPOSES[name]
     if name == "rerun":

@@ -398,6 +398,7 @@ def test_cells():
         ("inductor-debug rerun r1 stages=[profile,report]", "Run it again, with the stages profile"),
         ("inductor-debug rerun r1 accel.strict=false", "Run it again, with accel.strict=false"),
         ("inductor-debug rerun r1", "Run it again as it was"),
+        ("inductor-debug analyze r1 --type kernels", "Which kernels came from a line, and which lines is a kernel"),
         ("acme-tool run", ""),
     ],
 )
