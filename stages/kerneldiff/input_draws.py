@@ -101,8 +101,8 @@ class InputDraws:
             return f"{told}{refused or ''}"
         change = "" if self.change is None else f", which change the outputs by {100 * self.change:.3g} % of their RMS"
         share = 1 - 0.05 ** (1 / self.count)
-        rare = f"a fault that shows in fewer than {100 * share:.0f} % of such draws may go unseen"
-        return f"; {draws}{change}{copied}: {rare}{refused or ''}"
+        seen = f"a fault that shows in {100 * share:.0f} % of such draws is seen with 95 % certainty"
+        return f"; {draws}{change}{copied}: {seen}, a rarer one may not{refused or ''}"
 
     def not_taken(self, number: int, why: str) -> None:
         """Note why a draw was not judged."""

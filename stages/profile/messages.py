@@ -5,11 +5,9 @@ import numpy
 from inductor_debug.stages.artifacts.measurements import ProfileFacts, Surroundings
 from inductor_debug.stages.benchmark.timing import interquartile_range
 from inductor_debug.stages.formatting import counted, place
+from inductor_debug.stages.profile.section import NOISY
 from inductor_debug.stages.profile.tables import Profile, Timed, line_rows, rates, roofline
 
-NOISY = 0.15
-"""Interquartile range over median of the recorded steps above which the message says so; likewise what recording adds
-to a step, over the step."""
 TOP = 10
 """Kernels, lines and operators that the summary names."""
 

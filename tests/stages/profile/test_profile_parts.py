@@ -24,6 +24,7 @@ class Lines:
 
 def node(name: str, trace: str = "", elements: int = 100, view: bool = False, pre_grad: tuple[str, ...] = ()) -> Any:
     return SimpleNamespace(
+        inputs=(),
         name=name, stack_trace=trace, elements=elements, view=view, pre_grad=pre_grad, flops=None,
         target=f"aten.{name}", original=f"aten.{name}", module="", sequence=None,
     )  # fmt: skip
