@@ -42,10 +42,10 @@ class UnfinishedSection(ReportSection):
         named = f"{', '.join(calls[:OPERATIONS])}{more}"
         lines = [place(line) for line in data["sources"]]
         where = f", from {', '.join(lines[:OPERATIONS])}" if lines else ""
-        computes = f", which computes {named or 'no operation that is known'}{where}"
+        computes = f" It computes {named or 'no operation that is known'}{where}."
         one = "" if len(calls) < 2 else f" Which of these {counted(len(calls), 'operation')} it is, minify finds."
-        at = f" It stopped at: {data['statement']}" if data["statement"] else ""
-        text = f"The kernel {data['kernel']} of {data['graph']} did not compile{computes}.{one}{at}"
+        at = f" The compiler stopped at: {data['statement']}" if data["statement"] else ""
+        text = f"The kernel {data['kernel']} of {data['graph']} did not compile.{computes}{one}{at}"
         return Answer("bad", "at one kernel", text, f"stops the compiler at a kernel of {named}", then)
 
     def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:

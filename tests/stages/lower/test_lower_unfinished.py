@@ -121,7 +121,7 @@ def test_the_report_names_operation_line_and_command(left: tuple[MemoryArtifacts
     assert "stops the compiler at a kernel of aten.relu.default" in data["sentence"]
     assert data["then"][0] == "inductor-debug minify r"
     entry = next(item for item in data["contents"] if item.key == "unfinished")
-    assert "which computes aten.relu.default, from " in entry.text and entry.state == "bad"
+    assert "It computes aten.relu.default, from " in entry.text and entry.state == "bad"
     line = next(known for known in data["source"]["lines"].values() if known.get("stopped"))
     assert line == {"stopped": True}
     assert "in the kernel that did not compile" in result.artifacts["report/report.html"]
