@@ -41,7 +41,7 @@ def failing_kernel(kernels: Sequence[Kernel], message: str) -> Kernel | None:
     words = [word.strip("':,\"") for word in message.split()]
     named = [kernel for kernel in kernels if kernel.name in message]
     if len(named) != 1:
-        texts = [_text(word) for word in dict.fromkeys(words) if word.endswith((".cpp", ".cu"))]
+        texts = [_text(word) for word in dict.fromkeys(words) if word.endswith((".cpp", ".cu", ".py"))]
         named = [kernel for kernel in kernels if any(kernel.body and kernel.body in text for text in texts)]
     return named[0] if len(named) == 1 else None
 

@@ -27,8 +27,8 @@ class Kernel:
 
     @property
     def body(self) -> str:
-        """Of a C++ kernel its code without what precedes it, a prefix that is another where it is compiled; else ""."""
-        return self.source.strip().partition('extern "C"')[2].strip()
+        """The code that a compiler is given: of C++ without what precedes it, which is another where it is compiled."""
+        return self.source.strip() if self.kind == "triton" else self.source.partition('extern "C"')[2].strip()
 
     @property
     def file(self) -> str:

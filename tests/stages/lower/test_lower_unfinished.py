@@ -1,6 +1,7 @@
 """A graph that does not compile: what lower leaves of it, at which kernel the compiler stopped, what the page says."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 import torch
@@ -145,6 +146,17 @@ def test_a_kernel_is_named_where_the_message_is_about_one_alone(message: str, fo
                                  Kernel("triton_poi_fused_add_1", "triton", "def g(): pass")]  # fmt: skip
     kernel = failing_kernel(kernels, message)
     assert (None if kernel is None else kernel.name) == found
+
+
+def test_a_kernel_is_found_by_the_file_that_a_message_names(tmp_path: Path) -> None:
+    """Of Triton's the message names the module that could not be imported; one with all kernels tells of none."""
+    kernels = [Kernel(f"triton_{name}", "triton", f"\ndef triton_{name}(x):\n    pass\n") for name in ("relu", "add")]
+    alone, together = tmp_path / "ck7.py", tmp_path / "cab.py"
+    alone.write_text(kernels[1].source)
+    together.write_text("".join(kernel.source for kernel in kernels))
+    found = failing_kernel(kernels, f"RuntimeError: Failed to import {alone}\nSyntaxError: invalid syntax (ck7.py)")
+    assert found is kernels[1]
+    assert failing_kernel(kernels, f"Failed to import {together}") is None
 
 
 def test_ir_is_found_by_the_buffers_that_a_node_writes() -> None:
