@@ -75,8 +75,11 @@ class Pane {
     const { root } = this.view;
     const [width, height] = [this.canvas.clientWidth, this.canvas.clientHeight];
     const whole = Math.min((width - 16) / root.width, (height - 16) / root.height, 1);
-    this.scale = Math.max(whole, legible ? Math.min((width - 16) / root.width, 0.7) : 0, 0.02);
-    this.x = (width - root.width * this.scale) / 2;
+    const wide = Math.min(Math.max((width - 16) / root.width, LEGIBLE * 1.2), 0.7);
+    this.scale = Math.max(whole, legible ? wide : 0, 0.02);
+    const first = root.parts.reduce((one, other) => (other.top < one.top ? other : one));
+    const middle = root.width * this.scale > width ? first.left + first.width / 2 : root.width / 2;
+    this.x = width / 2 - middle * this.scale;
     this.y = whole < this.scale ? 8 : (height - root.height * this.scale) / 2;
     this.redraw();
   }

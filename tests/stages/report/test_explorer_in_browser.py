@@ -192,6 +192,15 @@ def test_fit_shows_all_of_a_long_graph(shown):
     assert page.evaluate(whole)
 
 
+def test_a_wide_graph_begins_where_it_can_be_read(shown):
+    nodes = [node(f"n{index}", flops=1) for index in range(30)]
+    page = shown(explored(**{"capture/graphs/g0.forward.json": graph("g0.forward", *nodes)}))
+    seen = page.evaluate("""() => { const { view, scale, x, y, canvas } = explorer.panes[0];
+      return [scale >= LEGIBLE, view.root.width * scale > canvas.clientWidth, view.root.parts.some((part) =>
+        x + part.left * scale >= 0 && x + (part.left + part.width) * scale <= canvas.clientWidth && y >= 0)]; }""")
+    assert seen == [True, True, True]
+
+
 def test_nothing_overlaps_and_lines_lead_from_above_to_below(shown):
     page = shown(deep())
     page.locator(".pane button", has_text="Unfold").first.click()
