@@ -11,7 +11,7 @@ from inductor_debug.stages.artifacts.comparison import Diagnosis, WorstElements
 from inductor_debug.stages.artifacts.guards import Guards
 from inductor_debug.stages.artifacts.kinds import File, Json, RecordTable, Table
 from inductor_debug.stages.artifacts.localization import NodeRow
-from inductor_debug.stages.artifacts.lowering import EmulationFacts, Lowering, MappedNodes, Provenance, Unfinished
+from inductor_debug.stages.artifacts.lowering import EmulationFacts, Lowering, MappedNodes, NotCompiled, Provenance
 from inductor_debug.stages.artifacts.measurements import Machine, ProfileFacts
 from inductor_debug.stages.artifacts.minimization import MinifiedRecord
 from inductor_debug.stages.artifacts.records import (
@@ -81,7 +81,7 @@ FUSIONS = Table("lower/{graph}/fusions.csv", FusionRow)
 AUTOTUNING = Table("lower/{graph}/autotuning.csv", CandidateRow)
 VALUES = RecordTable("lower/values.csv", ValueRow)
 VALUE = File("lower/values/{graph}/{name}")
-UNFINISHED = Json("lower/unfinished.json", Unfinished)
+NOT_COMPILED = Json("lower/not_compiled.json", NotCompiled)
 EMULATION = Table("lower/emulation.csv", Finding)
 EMULATION_FACTS = Json("lower/emulation.json", EmulationFacts)
 

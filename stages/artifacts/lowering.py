@@ -258,8 +258,8 @@ class Lowering:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Unfinished:
-    """lower/unfinished.json: where the compiler stopped.
+class NotCompiled:
+    """lower/not_compiled.json: where the compiler stopped.
 
     Attributes:
         graph: that it was compiling.

@@ -14,7 +14,7 @@ DECLARATION = Declaration(
     skipped_by_violation=True,
     sections=(
         Section("lowering", "inductor_debug.stages.lower.section:LoweringSection", place=71),
-        Section("unfinished", "inductor_debug.stages.lower.unfinished_section:UnfinishedSection", place=10),
+        Section("not_compiled", "inductor_debug.stages.lower.not_compiled_section:NotCompiledSection", place=10),
         Section("emulation", "inductor_debug.stages.lower.emulation_section:EmulationSection", place=31),
     ),
     subject="What the compiler made",

@@ -3,7 +3,7 @@
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from inductor_debug.stages.artifacts.files import AUTOTUNING, FUSIONS, GRAPH, KERNELS, LOWERED, LOWERING, UNFINISHED
+from inductor_debug.stages.artifacts.files import AUTOTUNING, FUSIONS, GRAPH, KERNELS, LOWERED, LOWERING, NOT_COMPILED
 from inductor_debug.stages.artifacts.lowering import LaunchRecord, LoweredFacts, Lowering, MappedNodes, PrinterRecord
 from inductor_debug.stages.backends.adapter import ValuePrinter
 from inductor_debug.stages.backends.compiled import CompiledCase, compiled_case
@@ -14,7 +14,7 @@ from inductor_debug.stages.formatting import counted, describe_calls
 from inductor_debug.stages.graphs.records import GraphRecord, kind_of
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.declaration import DECLARATION
-from inductor_debug.stages.lower.unfinished import unfinished
+from inductor_debug.stages.lower.not_compiled import not_compiled
 from inductor_debug.stages.torch_internals.failed_compilation import failed_graph
 from inductor_debug.stages.torch_internals.generated_kernels import Kernel, split_cpp_kernels, split_kernels
 
@@ -44,7 +44,7 @@ class LowerStage(Stage):
         try:
             compiled = compiled_case(context)
         except Exception as error:
-            leave_unfinished(context, error)
+            leave_not_compiled(context, error)
             raise
         result = lowering(context, compiled) if adapter.lowers else None
         emulation = compiled.adapter.emulation()
@@ -180,7 +180,7 @@ def graph_files(
     return files | {f"kernels/{kernel.file}": kernel.source for kernel in kernels}, facts
 
 
-def leave_unfinished(context: StageContext, error: Exception) -> None:
+def leave_not_compiled(context: StageContext, error: Exception) -> None:
     """Leave what a graph whose compilation failed had become, and at which kernel the compiler stopped."""
     lowered = failed_graph(error)
     if lowered is None:
@@ -188,9 +188,9 @@ def leave_unfinished(context: StageContext, error: Exception) -> None:
     captured = captured_graphs(context.artifacts, lowered.id)
     made, _ = graph_files(lowered, captured, SourceFinder(context.case.module))
     provenance, nodes = made.pop("provenance.json"), made["nodes.json"].nodes
-    record = unfinished(lowered.id, provenance, nodes, kernels_of(lowered)[0], str(error))
+    record = not_compiled(lowered.id, provenance, nodes, kernels_of(lowered)[0], str(error))
     artifacts = {LOWERED.at(lowered.id, name): content for name, content in made.items() if name != "kernels.csv"}
-    context.leave(artifacts | {UNFINISHED.path: record}, {})
+    context.leave(artifacts | {NOT_COMPILED.path: record}, {})
 
 
 def without_own_lines(launches: list[LaunchRecord]) -> list[str]:

@@ -75,7 +75,7 @@ def _add_errors(lines: dict[str, Row], artifacts: Artifacts) -> int:
 
 
 def _add_stop(lines: dict[str, Row], artifacts: Artifacts) -> None:
-    stopped = files.UNFINISHED.read(artifacts)
+    stopped = files.NOT_COMPILED.read(artifacts)
     for line in [] if stopped is None else stopped.sources:
         lines[str(line)]["stopped"] = True
 

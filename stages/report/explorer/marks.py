@@ -93,7 +93,7 @@ def _add_errors(found: Marks, by_id: dict[str, Layer], artifacts: Artifacts) -> 
         before = found.errors.get(place)
         if before is None or (error.ratio or 0.0) > (before.ratio or 0.0):
             found.errors[place] = error
-    stopped = files.UNFINISHED.read(artifacts)
+    stopped = files.NOT_COMPILED.read(artifacts)
     for name in [] if stopped is None else stopped.nodes:
         place = _compared(by_id, stopped.graph if stopped else "", [name])
         if place is not None:

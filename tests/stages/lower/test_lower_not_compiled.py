@@ -13,8 +13,8 @@ from inductor_debug.stages.capture.config import CaptureConfig
 from inductor_debug.stages.capture.stage import CaptureStage
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.lower.config import LowerConfig
+from inductor_debug.stages.lower.not_compiled import failing_kernel
 from inductor_debug.stages.lower.stage import LowerStage
-from inductor_debug.stages.lower.unfinished import failing_kernel
 from inductor_debug.stages.report.config import ReportConfig
 from inductor_debug.stages.report.stage import ReportStage
 from inductor_debug.stages.settings import BackendConfig, Settings
@@ -89,7 +89,7 @@ def left() -> tuple[MemoryArtifacts, Exception]:
 def test_the_kernel_at_which_the_compiler_stopped_is_found_with_what_it_computes(
     left: tuple[MemoryArtifacts, Exception],
 ) -> None:
-    record = files.UNFINISHED.read(left[0])
+    record = files.NOT_COMPILED.read(left[0])
     assert record is not None
     assert record.graph == "g0.forward" and "relu" in record.kernel and record.operations == ["aten.relu.default"]
     assert record.statement.endswith("compile error!;")
@@ -121,7 +121,7 @@ def test_the_report_names_operation_line_and_command(left: tuple[MemoryArtifacts
     data = result.artifacts["report/report.json"]
     assert "stops the compiler at a kernel of aten.relu.default" in data["sentence"]
     assert data["then"][0] == "inductor-debug minify r"
-    entry = next(item for item in data["contents"] if item.key == "unfinished")
+    entry = next(item for item in data["contents"] if item.key == "not_compiled")
     assert "It computes aten.relu.default, from " in entry.text and entry.state == "bad"
     line = next(known for known in data["source"]["lines"].values() if known.get("stopped"))
     assert line == {"stopped": True}

@@ -16,15 +16,15 @@ OPERATIONS = 4
 """Operations that a sentence names."""
 
 
-class UnfinishedSection(ReportSection):
+class NotCompiledSection(ReportSection):
     """Where did the compiler stop?"""
 
     title = "Where did the compiler stop?"
-    template = Path(__file__).with_name("unfinished_section.html")
+    template = Path(__file__).with_name("not_compiled_section.html")
 
     def collect(self, run: ReportedRun) -> Row | None:
-        """``lower/unfinished.json``, its lines as text."""
-        record = files.UNFINISHED.read(run.artifacts)
+        """``lower/not_compiled.json``, its lines as text."""
+        record = files.NOT_COMPILED.read(run.artifacts)
         if record is None:
             return None
         facts: Row = jsonable({**vars(record), "sources": [str(line) for line in record.sources]})
@@ -49,9 +49,9 @@ class UnfinishedSection(ReportSection):
         return Answer("bad", "at one kernel", text, f"stops the compiler at a kernel of {named}", then)
 
     def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:
-        """``unfinished_code``: the kernel's file and lines; None where it is not stored."""
+        """``not_compiled_code``: the kernel's file and lines; None where it is not stored."""
         file = files.LOWERED.at(data["graph"], data["file"]) if data and data["file"] else ""
         if not file or file not in artifacts.names("lower/"):
-            return {"unfinished_code": None}
+            return {"not_compiled_code": None}
         language = LANGUAGES.get(file.rpartition(".")[2], "text")
-        return {"unfinished_code": {"file": file, "lines": highlighted(artifacts.read_text(file), language)}}
+        return {"not_compiled_code": {"file": file, "lines": highlighted(artifacts.read_text(file), language)}}

@@ -3,13 +3,13 @@
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from inductor_debug.stages.artifacts.lowering import MappedNode, Provenance, Unfinished
+from inductor_debug.stages.artifacts.lowering import MappedNode, NotCompiled, Provenance
 from inductor_debug.stages.torch_internals.generated_kernels import Kernel
 
 
-def unfinished(
+def not_compiled(
     graph: str, provenance: Provenance, nodes: Iterable[MappedNode], kernels: Sequence[Kernel], message: str
-) -> Unfinished:
+) -> NotCompiled:
     """The record of a graph that did not compile.
 
     Args:
@@ -21,10 +21,10 @@ def unfinished(
     kernel = failing_kernel(kernels, message)
     launch = next((item for item in provenance.kernels if kernel is not None and item.name == kernel.name), None)
     if kernel is None or launch is None:
-        return Unfinished(graph=graph)
+        return NotCompiled(graph=graph)
     computed = set(launch.nodes)
     calls = [node.original or node.target for node in nodes if node.node in computed]
-    return Unfinished(
+    return NotCompiled(
         graph=graph,
         kernel=kernel.name,
         file=f"kernels/{kernel.file}",
