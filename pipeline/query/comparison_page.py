@@ -97,7 +97,7 @@ def _section(table: Table, names: Mapping[str, str]) -> dict[str, Any]:
     rows = [_row(table, row, names) for row in table.rows]
     state, word = _state(table)
     return {"key": table.name, "title": TITLES[table.name], "state": state, "word": word, "columns": columns,
-            "rows": rows[:MOST], "total": len(rows), "open": table.name in _FIRST}  # fmt: skip
+            "rows": rows[:MOST], "total": len(rows)}  # fmt: skip
 
 
 def _row(table: Table, row: Row, names: Mapping[str, str]) -> Row:
@@ -178,7 +178,8 @@ def _then(folders: Sequence[Path], tables: Mapping[str, Table]) -> list[str]:
     missing = [str(row["what"]).removeprefix("stage ") for row in tables["not_established"].rows
                if row.get("fails") and str(row["what"]).startswith("stage ")]  # fmt: skip
     if missing:
-        commands.append(f"inductor-debug rerun {second} +stages={','.join(missing)}")
+        added = missing[0] if len(missing) == 1 else f"[{','.join(missing)}]"
+        commands.append(f"inductor-debug rerun {second} +stages={added}")
     return commands or ([f"inductor-debug show {second}"] if tables["worse"].rows else [])
 
 

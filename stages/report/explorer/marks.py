@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.lowering import NotCompiled
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.graphs.records import number_of
 from inductor_debug.stages.report.explorer.layers import AOT, DYNAMO, Layer
@@ -93,9 +94,9 @@ def _add_errors(found: Marks, by_id: dict[str, Layer], artifacts: Artifacts) -> 
         before = found.errors.get(place)
         if before is None or (error.ratio or 0.0) > (before.ratio or 0.0):
             found.errors[place] = error
-    stopped = files.NOT_COMPILED.read(artifacts)
-    for name in [] if stopped is None else stopped.nodes:
-        place = _compared(by_id, stopped.graph if stopped else "", [name])
+    stopped = files.NOT_COMPILED.read(artifacts) or NotCompiled(graph="")
+    for name in stopped.nodes:
+        place = _compared(by_id, stopped.graph, [name])
         if place is not None:
             found.errors[place] = Error("not compiled", None)
     diagnosis = files.DIAGNOSIS.read(artifacts)

@@ -250,7 +250,6 @@ class Pane {
       right: (this.canvas.clientWidth - this.x) / this.scale,
       bottom: (this.canvas.clientHeight - this.y) / this.scale,
     };
-    this.drawn = 0;
     this.drawInside(this.view.root);
   }
 
@@ -301,7 +300,6 @@ class Pane {
 
   drawItem(item) {
     const { context } = this;
-    this.drawn += 1;
     const mark = item.open ? null : this.graphs.mark(this.what, item);
     context.beginPath();
     if (this.scale < 0.15) context.rect(item.left, item.top, item.width, item.height);

@@ -56,10 +56,19 @@ def test_another_case_comes_first(tmp_path: Path) -> None:
     assert told(page).startswith("Worse. A and B are not the same case: dtype, seed differ.")
 
 
-def test_commands_lead_to_what_is_worse_and_to_what_b_did_not_run(tmp_path: Path) -> None:
-    a, b = two(tmp_path, summary={"stages/benchmark/status": "skipped", "numerics/verdict": "defect"})
+@pytest.mark.parametrize(
+    "missing, added", [(["benchmark"], "benchmark"), (["lower", "benchmark"], "[lower,benchmark]")]
+)
+def test_commands_lead_to_what_is_worse_and_to_what_b_did_not_run(
+    tmp_path: Path, missing: list[str], added: str
+) -> None:
+    """Several stages are a list: without brackets they would be a sweep's."""
+    a, b = two(tmp_path, summary={"numerics/verdict": "defect"})
+    stored = json.loads((b / "summary.json").read_text())
+    stored["stages"] = [stage for stage in stored["stages"] if stage["name"] not in missing]
+    (b / "summary.json").write_text(json.dumps(stored))
     page = page_of(tmp_path, a, b, code=1)
-    assert f"inductor-debug minify {b}" in commands(page)
+    assert commands(page) == [f"inductor-debug minify {b}", f"inductor-debug rerun {b} +stages={added}"]
 
 
 def test_a_bisected_remedy_is_the_first_command(tmp_path: Path) -> None:

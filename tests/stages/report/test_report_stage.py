@@ -8,13 +8,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from markupsafe import Markup
 from small_report import HOSTILE, OUTSIDE, PNG, full, report, summary, violations
 from typer.main import get_command
 
 from inductor_debug.pipeline.cli import app
 from inductor_debug.stages.report.explorer.section import SCRIPTS
-from inductor_debug.stages.report.html import cell, environment_of, human_bytes, percent, place
+from inductor_debug.stages.report.html import cell, human_bytes, percent, place
 
 
 class Text(HTMLParser):
@@ -387,31 +386,3 @@ def test_cells():
         "–", "–", "0.12346", "0.12346", "1e-09", "v1.2.3", "12", "1, 2"]  # fmt: skip
     assert [human_bytes(value) for value in (None, 12, 2048, "x")] == ["–", "12 B", "2.0 KiB", "–"]
     assert [percent(value) for value in (None, 0.1234, 1, 12.34, "x")] == ["–", "12.3 %", "100 %", "1234 %", "–"]
-
-
-@pytest.mark.parametrize(
-    "command, purpose",
-    [
-        ("inductor-debug minify out/r1", "Find the smallest program that shows it"),
-        ("inductor-debug repro r1 a.py --run", "Run the smallest script that shows it"),
-        ("inductor-debug rerun r1 +stages=kerneldiff", "Run it again, with the stages kerneldiff"),
-        ("inductor-debug rerun r1 stages=[profile,report]", "Run it again, with the stages profile"),
-        ("inductor-debug rerun r1 accel.strict=false", "Run it again, with accel.strict=false"),
-        ("inductor-debug rerun r1", "Run it again as it was"),
-        ("inductor-debug analyze r1 --type kernels", "Which kernels came from a line, and which lines is a kernel"),
-        ("acme-tool run", ""),
-    ],
-)
-def test_a_proposed_command_says_what_it_is_for(command, purpose):
-    template = environment_of().from_string("{{ line | purpose }}")
-    assert template.render(line=command) == purpose
-
-
-def test_folders_of_the_machine_are_not_on_the_page(monkeypatch, tmp_path):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("HOME", str(tmp_path.parent))
-    shown = environment_of().from_string("{{ line }}")
-    assert shown.render(line=f"at {tmp_path}/net.py:7, /opt/env/lib/site-packages/acme/x.py:1") == (
-        "at net.py:7, acme/x.py:1"
-    )
-    assert shown.render(line=Markup(f"{tmp_path}/net.py")) == f"{tmp_path}/net.py"

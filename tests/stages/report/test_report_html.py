@@ -1,0 +1,34 @@
+"""What the pages' filters make of commands and of folders."""
+
+import pytest
+from markupsafe import Markup
+
+from inductor_debug.stages.report.html import environment_of
+
+
+@pytest.mark.parametrize(
+    "command, purpose",
+    [
+        ("inductor-debug minify out/r1", "Find the smallest program that shows it"),
+        ("inductor-debug repro r1 a.py --run", "Run the smallest script that shows it"),
+        ("inductor-debug rerun r1 +stages=kerneldiff", "Run it again, with the stages kerneldiff"),
+        ("inductor-debug rerun r1 stages=[profile,report]", "Run it again, with the stages profile"),
+        ("inductor-debug rerun r1 accel.strict=false", "Run it again, with accel.strict=false"),
+        ("inductor-debug rerun r1", "Run it again as it was"),
+        ("inductor-debug analyze r1 --type kernels", "Which kernels came from a line, and which lines is a kernel"),
+        ("acme-tool run", ""),
+    ],
+)
+def test_a_proposed_command_says_what_it_is_for(command, purpose):
+    template = environment_of().from_string("{{ line | purpose }}")
+    assert template.render(line=command) == purpose
+
+
+def test_folders_of_the_machine_are_not_on_the_page(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path.parent))
+    shown = environment_of().from_string("{{ line }}")
+    assert shown.render(line=f"at {tmp_path}/net.py:7, /opt/env/lib/site-packages/acme/x.py:1") == (
+        "at net.py:7, acme/x.py:1"
+    )
+    assert shown.render(line=Markup(f"{tmp_path}/net.py")) == f"{tmp_path}/net.py"
