@@ -15,6 +15,7 @@ from inductor_debug.pipeline.config.schema_fields import leaves
 from inductor_debug.stages.registry import declared
 
 _STAGE_LIST = re.compile(r"(\+{0,2})stages=(.*)", re.DOTALL)
+_LIST = re.compile(r"stages=\[([^\[\]]*)\]")
 
 
 def flags() -> list[str]:
@@ -75,18 +76,29 @@ def overridden_groups(overrides: Sequence[str], groups: Sequence[str]) -> set[st
 
 def _one_stage_list(overrides: Sequence[str]) -> list[str]:
     """``stages=[a] +stages=b`` as ``stages=[a,b]``: beside such a list Hydra drops the addition in silence."""
-    lists = [index for index, override in enumerate(overrides) if re.fullmatch(r"stages=\[[^\[\]]*\]", override)]
+    lists = [override for override in overrides if _LIST.fullmatch(override)]
     if not lists:
         return list(overrides)
-    merged = list(overrides)
-    names = [overrides[lists[-1]].partition("=")[2].strip("[]")]
-    for override in overrides:
-        match = _STAGE_LIST.fullmatch(override)
-        if match and match[1] and "," not in re.sub(r"\[.*\]", "", match[2]):
-            names.append(match[2].strip("[]"))
-            merged.remove(override)
-    merged[merged.index(overrides[lists[-1]])] = f"stages=[{','.join(name for name in names if name)}]"
+    added = [match for override in overrides if (match := _STAGE_LIST.fullmatch(override)) and _adds(match)]
+    merged = [override for override in overrides if override not in {match[0] for match in added}]
+    names = [*_LIST.findall(lists[-1]), *(match[2].strip("[]") for match in added)]
+    merged[merged.index(lists[-1])] = f"stages=[{','.join(name for name in names if name)}]"
     return merged
+
+
+def _adds(stages: re.Match[str]) -> bool:
+    """Whether it is ``+stages=a`` or ``+stages=[a,b]``, and no sweep."""
+    return bool(stages[1]) and "," not in re.sub(r"\[.*\]", "", stages[2])
+
+
+def added_to(file: Path, overrides: Sequence[str]) -> list[str]:
+    """Overrides for a stored configuration: ``+stages=a`` adds to its stages, not to the default ones."""
+    stages = [match for override in overrides if (match := _STAGE_LIST.fullmatch(override))]
+    if not stages or not all(map(_adds, stages)):
+        return list(overrides)
+    new = {name.strip() for match in stages for name in match[2].strip("[]").split(",")}
+    before = [name for name in _stage_names(_stored(file).get("stages") or {}, file) if name not in new]
+    return _one_stage_list([*overrides, f"stages=[{','.join(before)}]"]) if before else list(overrides)
 
 
 def _reject_duplicate_stages(override: str) -> None:
@@ -172,9 +184,10 @@ def rerun_node(file: Path, base: dict[str, Any], overrides: Sequence[str]) -> di
     Args:
         file: the stored ``config.yaml``.
         base: content of ``conf/config.yaml``.
-        overrides: those of the command line; a group selected anew replaces the stored one.
+        overrides: those of the command line; a group selected anew replaces the stored one. Of the stages that are
+            selected anew those that the run had keep their options.
     """
-    stored = with_names_of_today(read_yaml(file, dict[str, Any] | None, aliases=True) or {})
+    stored = _stored(file)
     groups = ("model", "accel", "backend", "stages")
     replaced = overridden_groups(overrides, groups)
     defaults: list[Any] = []
@@ -187,9 +200,18 @@ def rerun_node(file: Path, base: dict[str, Any], overrides: Sequence[str]) -> di
         else:
             defaults.append({group: None})
     body = {key: value for key, value in stored.items() if key not in replaced and key not in ("hydra", "defaults")}
+    selected = [match[1] for override in overrides if (match := _LIST.fullmatch(override))]
+    if selected and stored.get("stages"):
+        names = {name.strip() for name in selected[-1].split(",")}
+        options = shaped(stored["stages"], dict[str, Any], file)
+        body["stages"] = {name: value for name, value in options.items() if name in names}
     if isinstance(body.get("runner"), dict):  # what was allowed once, of one directory, is not allowed of another
         body["runner"] = {key: value for key, value in body["runner"].items() if key != "overwrite"}
     return {"defaults": defaults, "hydra": base["hydra"], **body}
+
+
+def _stored(file: Path) -> dict[str, Any]:
+    return with_names_of_today(read_yaml(file, dict[str, Any] | None, aliases=True) or {})
 
 
 def _stage_names(stages: Any, file: Path) -> list[str]:

@@ -100,6 +100,7 @@ def hydra_session(args: argparse.Namespace, refuse: bool = False) -> Iterator[Se
         base = yaml.safe_load((CONF / "config.yaml").read_text())
         session = Session(None, name, args.overrides, str(stored))
         with session.readable_errors():
+            session.overrides[:] = arguments.added_to(stored, session.overrides)
             ConfigStore.instance().store(name="stored_run", node=arguments.rerun_node(stored, base, session.overrides))
         name = "stored_run"
     search_path = create_config_search_path(f"file://{CONF}")

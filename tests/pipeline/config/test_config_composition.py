@@ -113,6 +113,29 @@ def test_a_stored_configuration_composes_on_the_schema(tmp_path: Path, monkeypat
     assert "outputs" in OmegaConf.to_container(hydra.run, resolve=False)["dir"]
 
 
+@pytest.mark.parametrize(
+    ("typed", "selected"),
+    [
+        (["+stages=benchmark"], ["capture", "kerneldiff", "benchmark"]),
+        (["+stages=[benchmark,report]"], ["capture", "kerneldiff", "benchmark", "report"]),
+        (["+stages=kerneldiff", "seed=8"], ["capture", "kerneldiff"]),
+        (["stages=[kerneldiff,bisect]"], ["kerneldiff", "bisect"]),
+        (["stages=[bisect]", "+stages=report"], ["bisect", "report"]),
+    ],
+)
+def test_stages_are_added_to_those_of_a_stored_run_and_keep_their_options(
+    typed: list[str], selected: list[str], tmp_path: Path
+) -> None:
+    from omegaconf import OmegaConf
+
+    stored, _ = compose("model=bert", "stages=[capture,kerneldiff]", "stages.kerneldiff.factor=2.5")
+    (tmp_path / "config.yaml").write_text(OmegaConf.to_yaml(OmegaConf.structured(stored)))
+    config, _ = compose("--config-path", str(tmp_path), "--config-name", "config", *typed)
+    assert list(config.stages) == selected
+    if "kerneldiff" in selected:
+        assert config.stages["kerneldiff"].factor == 2.5
+
+
 def test_keys_of_a_stored_configuration_by_their_former_names_mean_those_of_today(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
