@@ -104,7 +104,8 @@ class StageResult:
 
     Attributes:
         status: "passed" or "failed" (a verdict failed), or "skipped" where the stage had nothing to do.
-        message: one line for a person.
+        message: for a person. The first line says in a sentence what was found, and what to type where there is
+            something to do; the lines below it are the figures behind that, folded where the first alone is shown.
         artifacts: path relative to the run → content. ``.json`` takes JSON-able values, ``.csv`` a DataFrame,
             anything else str or bytes. The runner writes them whole, floats that JSON lacks as "nan", "inf", "-inf".
         summary: this stage's parts of ``summary.json``, as its declaration names them: key → record or mapping.

@@ -11,6 +11,33 @@ MOST_OF_AN_ERROR = 300
 """Characters of an error's message."""
 
 
+def headline(message: str) -> str:
+    """The first line of a stage's message: what was found, in a sentence. The figures behind it stand below."""
+    return message.partition("\n")[0]
+
+
+def in_lines(*parts: str) -> str:
+    """A line each, what is empty left out."""
+    return "\n".join(part for part in parts if part)
+
+
+def in_words(*sentences: str) -> str:
+    """Sentences on one line, what is empty left out."""
+    return " ".join(sentence for sentence in sentences if sentence)
+
+
+def as_sentence(text: str) -> str:
+    """A capital letter at its beginning, where that is no name with a dot or an underscore, and a full stop."""
+    first = text.partition(" ")[0].rstrip(",:;")
+    capital = text[:1].upper() if first.isalpha() else text[:1]
+    return closed(f"{capital}{text[1:]}")
+
+
+def closed(text: str) -> str:
+    """With a full stop, as what stands behind a colon ends."""
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
 def counted(number: int, noun: str, plural: str | None = None) -> str:
     """``1 graph``, ``2 graphs``; the plural is given where it is not made with an s."""
     return f"{number} {noun if number == 1 else plural or noun + 's'}"
@@ -82,7 +109,8 @@ def stage_note(stages: Iterable[Mapping[str, Any]], name: str) -> str:
     """What became of a stage, of ``stages`` of summary.json: why there is nothing of it."""
     for stage in stages:
         if stage.get("name") == name:
-            reason = f": {stage['message']}" if stage.get("message") else ""
+            told = headline(str(stage.get("message") or "")).removesuffix(".")
+            reason = f": {told}" if told else ""
             return f"the stage {name} {_was(str(stage.get('status')))}{reason}"
     return f"the stage {name} was not selected, or left no record"
 

@@ -20,7 +20,7 @@ from inductor_debug.pipeline.query.check_profile import Against, Asked, against
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import BreakRecord
 from inductor_debug.stages.encoding import encode, write_atomically
-from inductor_debug.stages.formatting import describe_breaks
+from inductor_debug.stages.formatting import describe_breaks, in_lines, in_words
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.graphs.stored import checked_graph
 
@@ -91,7 +91,7 @@ class Checked:
 
 def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     """Neither ``--grid`` nor ``--models``: every violation, and what they come to by rule, as the stage stores them."""
-    from inductor_debug.stages.constrain.stage import judged, message_of
+    from inductor_debug.stages.constrain.stage import figures_of, judged, message_of
     from inductor_debug.stages.constrain.tables import by_rule, top_lines
     from inductor_debug.stages.rules.engine import check
 
@@ -105,10 +105,10 @@ def once(run: Path, asked: Asked, out: Path | None) -> Checked:
         write_atomically(file, encode(file.name, content))
     looked = bool(violations.profile.rules)
     failed, outside = judged(violations, read_breaks(run), looked)
-    fits = message_of(violations, looked)
+    fits = message_of(violations, looked, outside)
     if found.passed_over and looked and not violations.rows:
-        fits = f"the other rules of {violations.profile.name} find nothing"
-    message = "; ".join(filter(None, (fits, outside)))
+        fits = in_words(f"The other rules of {violations.profile.name} find nothing.", outside)
+    message = in_lines(fits, figures_of(violations) if looked else "")
     failed = failed or bool(found.passed_over and violations.profile.strict)
     nodes = itertools.chain.from_iterable(graph.nodes for graph in graphs)
     code = {str(node.source): node.source.code for node in nodes if node.source}

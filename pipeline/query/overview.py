@@ -5,6 +5,7 @@ from collections import Counter
 from inductor_debug.models.errors import UserError
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.declaration import Question, named
+from inductor_debug.stages.formatting import headline
 from inductor_debug.stages.registry import questions
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
 
@@ -20,6 +21,7 @@ def summary(run: StoredRun, wanted: Wanted) -> Analysis:
     folders = [{"folder": name, "files": count} for name, count in sorted(below.items()) if not name.startswith(".")]
     columns = ("name", "status", "seconds", "message")
     stages = [{column: getattr(stage, column) for column in columns} for stage in run.head.stages]
+    stages = [row | {"message": headline(row["message"] or "")} for row in stages]
     return Analysis(told, [
         Table("stages", columns, stages, files.SUMMARY.path),
         Table("types", ("type", "held", "question", "otherwise"), asked),

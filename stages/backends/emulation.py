@@ -8,6 +8,7 @@ from inductor_debug.stages.accelerators.config import NumericsConfig
 from inductor_debug.stages.artifacts.files import EMULATION, EMULATION_FACTS
 from inductor_debug.stages.contract import StageContext, StageResult
 from inductor_debug.stages.emulation.findings import Findings
+from inductor_debug.stages.formatting import in_lines, in_words
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,9 +39,8 @@ class Emulation:
     @property
     def message(self) -> str:
         """One line for a person: what was emulated, how many findings of each kind, and the first of the worst."""
-        words = f"emulated {self.told or 'host fallbacks'}; {self.findings.describe()}"
-        worst = self.findings.describe_worst()
-        return f"{words}; {worst}" if worst else words
+        words = f"The emulation of {self.told or 'host fallbacks'} found {self.findings.describe()}."
+        return in_words(words, self.findings.describe_worst())
 
     def artifacts(self) -> dict[str, Any]:
         """``lower/emulation.csv``, one row a finding, and ``lower/emulation.json``: the numerics and counts."""
@@ -59,6 +59,6 @@ class Emulation:
         return dataclasses.replace(
             result,
             status="failed" if "failed" in (result.status, self.status) else result.status,
-            message=f"{result.message}; {self.message}",
+            message=in_lines(result.message, self.message),
             artifacts=result.artifacts | self.artifacts(),
         )

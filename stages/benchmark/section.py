@@ -7,8 +7,8 @@ from typing import Any
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.formatting import percent, short
-from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped
+from inductor_debug.stages.formatting import in_words, percent, short
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped, said
 
 
 class BenchmarkSection(ReportSection):
@@ -32,7 +32,7 @@ class BenchmarkSection(ReportSection):
         if data is None or data.get("speedup") is None:
             return None
         wrong = bool(((report.get("numerics") or {}).get("summary") or {}).get("failed"))
-        told = _speed(data, wrong)
+        told = in_words(said(report, "benchmark"), "The code timed failed the comparison of numbers." if wrong else "")
         if speed_doubt(data):
             return Answer("unknown", "not established", told)
         interval = speed_interval(data)
@@ -98,19 +98,3 @@ def _unknown_throughput(benchmark: Mapping[str, Any] | None) -> list[str]:
         if row.get("not_established"):
             reasons.setdefault(row["batch_size"], row["not_established"])
     return [f"Samples per second at batch size {size}: {reason}." for size, reason in reasons.items()]
-
-
-def _speed(benchmark: Mapping[str, Any], wrong: bool) -> str:
-    """The speed-up, with what weakens it said beside it."""
-    sides = [(benchmark.get(side) or {}).get("median_ms") for side in ("reference", "test")]
-    doubt = speed_doubt(benchmark)
-    text = f"{short(benchmark['speedup'])} times as fast as the reference"
-    text = f"Not established, {doubt}; measured {text}" if doubt else text
-    if None not in sides:
-        text += f" (median step {short(sides[0])} ms → {short(sides[1])} ms)"
-    interval = speed_interval(benchmark)
-    if interval:
-        text += f", 95 % interval {short(interval[0])} to {short(interval[1])}"
-        unclear = not doubt and interval[0] <= 1 <= interval[1]
-        text += "; the interval contains 1, so no difference is established" if unclear else ""
-    return text + ("; the code timed failed the comparison of numbers." if wrong else ".")

@@ -14,7 +14,7 @@ from inductor_debug.stages.benchmark.processes import Sampled
 from inductor_debug.stages.benchmark.records import Peaks
 from inductor_debug.stages.benchmark.starts import COLUMNS, compilations, first_call
 from inductor_debug.stages.contract import StageResult
-from inductor_debug.stages.formatting import counted, percent
+from inductor_debug.stages.formatting import as_sentence, counted, in_lines, percent
 from inductor_debug.stages.settings import Settings
 
 SUMMARY_COLUMNS = [
@@ -142,12 +142,16 @@ def report_of(figures: dict[str, SideFigures], found: list[Sampled], wanted: flo
         l2_flushed=True if found[0].l2_flushed else None,
         cuda_graphs=_graphs(found),
     )
-    ends = ("; L2 flushed before each call" if part.l2_flushed else "") + unreached(part)
-    ends += f"; {counted(part.cuda_graphs, 'CUDA graph')} on the test side" if part.cuda_graphs else ""
-    ends += _without(part) + executed(found, reason)
     return StageResult(
         "passed",
-        message(figures, ratio, reason, told(device_uses(found))) + ends,
+        in_lines(
+            message(figures, ratio, reason, told(device_uses(found))),
+            "L2 was flushed before each call." if part.l2_flushed else "",
+            unreached(part),
+            f"{counted(part.cuda_graphs, 'CUDA graph')} on the test side." if part.cuda_graphs else "",
+            _without(part),
+            executed(found, reason),
+        ),
         {
             files.SAMPLES.path: files.SAMPLES.frame(row for sampled in found for row in sampled.rows),
             files.BENCHMARK.path: pd.DataFrame(table, columns=SUMMARY_COLUMNS),
@@ -190,8 +194,8 @@ def _drifted(found: list[Sampled]) -> str | None:
 
 
 def _without(part: Benchmark) -> str:
-    """That the optimizer of a training step was not timed, as the end of a message; empty where it was."""
-    return f"; the optimizer was not timed: {part.without_optimizer}" if part.without_optimizer else ""
+    """That the optimizer of a training step was not timed, a sentence; empty where it was."""
+    return as_sentence(f"the optimizer was not timed: {part.without_optimizer}") if part.without_optimizer else ""
 
 
 def unreached(part: Benchmark) -> str:
@@ -200,13 +204,15 @@ def unreached(part: Benchmark) -> str:
         return ""
     assert part.wanted_half_width is not None, "one was wanted"
     width = "one process has no interval" if part.half_width is None else f"±{percent(part.half_width)} in the budget"
-    return f"; the wanted interval of ±{percent(part.wanted_half_width)} was not reached: {width}"
+    return f"The wanted interval of ±{percent(part.wanted_half_width)} was not reached: {width}."
 
 
 def executed(found: list[Sampled], reason: str | None) -> str:
-    """What others than the backend executed, as the end of a message that has ``reason``; empty where nothing."""
+    """What others than the backend executed, a sentence, unless it is ``reason``; empty where nothing."""
     execution = found[0].execution
-    return "" if execution is None or reason == execution.elsewhere else execution.told
+    if execution is None or reason == execution.elsewhere or not execution.told:
+        return ""
+    return as_sentence(execution.told.removeprefix("; "))
 
 
 def device_uses(found: list[Sampled]) -> list[DeviceUse]:
@@ -217,7 +223,7 @@ def device_uses(found: list[Sampled]) -> list[DeviceUse]:
 def message(
     figures: dict[str, SideFigures], ratio: interval.Interval, reason: str | None, others_on_device: str = ""
 ) -> str:
-    """One line for a person; what is not established comes first.
+    """How fast it is in a sentence, what is not established first; below it the figures.
 
     Args:
         figures: of both sides, see :func:`figures_of`; times in milliseconds.
@@ -229,29 +235,34 @@ def message(
     parts = [f"{part} {milliseconds(first)} → {milliseconds(second)}" for part in timing.PARTS
              if (first := getattr(reference, f"{part}_ms")) and (second := getattr(test, f"{part}_ms"))]  # fmt: skip
     assert reference.median_ms is not None and test.median_ms is not None and test.processes, "both sides were timed"
-    text = f"{milliseconds(reference.median_ms)} → {milliseconds(test.median_ms)}, {ratio.value:.3g}×"
-    if ratio.low is not None and ratio.high is not None:
-        text += f" (95 %: {ratio.low:.3g} to {ratio.high:.3g})"
-    text += f", {test.samples} samples a side in {counted(test.processes, 'process', 'processes')}"
+    lines = [f"{test.samples} samples a side in {counted(test.processes, 'process', 'processes')}."]
     if reference.device_ms is not None and test.device_ms is not None:
-        text += f"; the device alone {milliseconds(reference.device_ms)} → {milliseconds(test.device_ms)}"
+        text = f"The device alone: {milliseconds(reference.device_ms)} → {milliseconds(test.device_ms)}"
         waited = [side for side in timing.SIDES if figures[side].device_waited]
-        text += f" (waits for the host included: {', '.join(waited)})" if waited else ""
-    text += f"; {', '.join(parts)}" if parts else ""
-    if reason is not None:
-        text = f"speed not established: {reason}; measured {text}"
-    elif ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high:
-        text += "; no difference established"
-    if others_on_device:
-        text += f"; {others_on_device}"
+        lines.append(text + (f" (waits for the host included: {', '.join(waited)})." if waited else "."))
+    lines += [f"By part: {', '.join(parts)}."] if parts else []
+    lines += [as_sentence(others_on_device)] if others_on_device else []
     unsteady = [f"the {side} side" for side in timing.SIDES if figures[side].steady is False]
-    if unsteady:
-        text += f"; not known to be steady after warm-up: {', '.join(unsteady)}"
+    lines += [f"Not known to be steady after warm-up: {', '.join(unsteady)}."] if unsteady else []
     if test.compile_s is not None:
-        text += f"; first step {test.compile_s:.3g} s ({test.compile_kind})"
+        text = f"The first step took {test.compile_s:.3g} s ({test.compile_kind})"
         if test.cold_compile_s is not None and test.warm_compile_s is not None:
             text += f", {test.warm_compile_s:.3g} s warm"
-    return text
+        lines.append(f"{text}.")
+    return in_lines(_speed(reference.median_ms, test.median_ms, ratio, reason), *lines)
+
+
+def _speed(reference_ms: float, test_ms: float, ratio: interval.Interval, reason: str | None) -> str:
+    """The speed-up in a sentence; ``reason``: why it is not established."""
+    known = ratio.low is not None and ratio.high is not None
+    ends = f", 95 %: {ratio.low:.3g} to {ratio.high:.3g}" if known else ""
+    times = f"{ratio.value:.3g} times as fast as the reference"
+    figures = f"({milliseconds(reference_ms)} → {milliseconds(test_ms)}{ends})"
+    if reason is not None:
+        return f"The speed is not established: {reason}. Measured: {times} {figures}."
+    if ratio.low is not None and ratio.high is not None and ratio.low <= 1 <= ratio.high:
+        return f"No difference in speed is established: {times}, and the interval contains 1 {figures}."
+    return f"The compiled model is {times} {figures}."
 
 
 def machine(found: list[Sampled], reason: str | None) -> Machine:

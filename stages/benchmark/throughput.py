@@ -13,7 +13,7 @@ from inductor_debug.stages.benchmark.interval import latency
 from inductor_debug.stages.benchmark.processes import Sampled, SamplingDied, SamplingRaised, sample_in_process
 from inductor_debug.stages.benchmark.records import Peaks
 from inductor_debug.stages.contract import StageContext, StageResult
-from inductor_debug.stages.formatting import MOST_OF_AN_ERROR
+from inductor_debug.stages.formatting import MOST_OF_AN_ERROR, as_sentence, in_lines
 
 ONE_PROCESS = "no further process may be started (runner.isolation=none, or a stage that was run from Python)"
 NO_GRAPHS = "CUDA graphs were asked for, and torch recorded none"
@@ -140,7 +140,7 @@ def with_throughput(result: StageResult, rows: list[ThroughputRow], whole: bool)
     """
     return replace(
         result,
-        message=f"{result.message}; {told(rows)}",
+        message=in_lines(result.message, as_sentence(told(rows))),
         artifacts=result.artifacts | {files.THROUGHPUT.path: files.THROUGHPUT.frame(rows)},
         repeatable=result.repeatable and whole,
     )

@@ -13,18 +13,18 @@ from inductor_debug.stages.artifacts.bisection import (
 from inductor_debug.stages.artifacts.tables import ProbeRow
 from inductor_debug.stages.bisect.kinds import Link, Verdict
 from inductor_debug.stages.bisect.records import BackendFacts, Bisection
-from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.formatting import closed, counted, in_lines
 from inductor_debug.stages.torch_internals.switch_records import OPTION_GROUPS, Application, Group
 
-HIDES = "that hides it, and is not necessarily where it is"
+HIDES = "What makes a fault go away hides it. The fault need not lie there."
 FEWER = "with fewer of them off something else fails"
 SHOWN = 3
 """Places of one switch that a message shows."""
 
 
 def answer(result: Bisection, facts: BackendFacts) -> str:
-    """One line: what makes the fault go away, or why nothing does; what it cost."""
-    return f"{_finding(result, facts)}; {cost(result)}"
+    """What makes the fault go away and what to type, or why nothing does; below it what else was seen, and the cost."""
+    return in_lines(_finding(result, facts), *_beside(result), f"It took {cost(result)}.")
 
 
 def cost(result: Bisection) -> str:
@@ -39,34 +39,43 @@ def _finding(result: Bisection, facts: BackendFacts) -> str:
         return _not_established(result)
     where = _subsystem(result, facts)
     if result.verdict == "subsystem":
-        return f"{where}, but no single switch in it explains the fault"
-    told = _gone_with(result)
-    if result.also:
-        told += f"; it goes away too without the lowering of {_names(result.also)}"
-    told += f"; {HIDES}"
-    if result.ended:
-        told += f"; {counted(len(result.probes), 'probe')} did not suffice to ask more (stages.bisect.max_probes)"
+        return f"The fault comes in with {where}, but no single switch in it explains the fault."
+    told = f"The fault comes in with {where}: {_gone_with(result)}."
     if result.remedy is None:
-        return f"{where}: {told}; no option that was tried makes it go away"
+        return f"{told} No option that was tried makes it go away."
     how = {"option": "type: ", "python": "run in Python first: ", "edit": ""}[result.remedy.kind]
-    return f"{where}: {told}; to be rid of it, {how}{result.remedy.text}"
+    return f"{told} To be rid of it, {how}{result.remedy.text}"
+
+
+def _beside(result: Bisection) -> list[str]:
+    """What else was seen of what makes the fault go away."""
+    if not result.names or result.verdict in ("none", "subsystem", Verdict.UNKNOWN):
+        return []
+    told = [f"It goes away too without the lowering of {_names(result.also)}."] if result.also else []
+    told.append(HIDES)
+    if result.ended:
+        probes = counted(len(result.probes), "probe")
+        told.append(f"{probes} did not suffice to ask more (stages.bisect.max_probes).")
+    return told
 
 
 def _none(result: Bisection) -> str:
     if result.fault is None:
-        return f"nothing to bisect: {result.probes[0].outcome.message}"
+        return f"There is nothing to bisect: {closed(result.probes[0].outcome.message)}"
     return (
-        "none: the model without any compiler has the fault too, so it is the model (or what it is compared with) "
-        "that is wrong, not the compiler"
+        "No part of the compiler: the model without any compiler has the fault too. It is the model that is wrong, or "
+        "what it is compared with."
     )
 
 
 def _not_established(result: Bisection) -> str:
     if result.fault is None:
-        return f"not established: {result.probes[0].outcome.message}"
+        return f"Which part of the compiler it is, is not established: {closed(result.probes[0].outcome.message)}"
     if result.confirmed or not result.repeats:
-        return "not established: the fault does not repeat, it comes and goes with the same setting"
-    return f"not established: {counted(len(result.probes), 'probe')} did not suffice (stages.bisect.max_probes)"
+        why = "the fault comes and goes with the same setting"
+    else:
+        why = f"{counted(len(result.probes), 'probe')} did not suffice (stages.bisect.max_probes)"
+    return f"Which part of the compiler it is, is not established: {why}."
 
 
 def _subsystem(result: Bisection, facts: BackendFacts) -> str:

@@ -7,7 +7,8 @@ from typing import Any
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped
+from inductor_debug.stages.formatting import headline
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped, said
 
 _WORDS = {"found": "found", "none": "no fault"}
 
@@ -45,10 +46,10 @@ class BisectionSection(ReportSection):
         remedy = data["remedy"]
         option = remedy is not None and remedy.kind == "option"
         return Answer("told" if known else "unknown", _WORDS.get(data["verdict"], "not established"),
-                      f"{data['answer']}.",
+                      said(report, "bisect"),
                       then=(f"inductor-debug rerun RUN {remedy.text}",) if option else ())  # fmt: skip
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         if data is None or data["verdict"] in ("found", "none"):
             return []
-        return [f"With which part of the compiler off the fault goes away: {data['answer']}."]
+        return [headline(data["answer"])]

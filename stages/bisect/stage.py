@@ -12,6 +12,7 @@ from inductor_debug.stages.bisect.engine import Investigation, Probing
 from inductor_debug.stages.bisect.messages import record_of, rows
 from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.formatting import closed, in_lines
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.numerics.verdict import FAILING
 
@@ -34,9 +35,9 @@ class BisectStage(Stage):
         """
         diagnosis = files.DIAGNOSIS.read(context.artifacts)
         if diagnosis is not None and diagnosis.verdict not in FAILING:
-            return StageResult("passed", f"nothing to bisect: kerneldiff's verdict is {diagnosis.verdict}")
+            return StageResult("passed", f"There is nothing to bisect: kerneldiff's verdict is {diagnosis.verdict}.")
         if diagnosis is not None and (diagnosis.error or {}).get("side") == "reference":
-            return StageResult("skipped", f"kerneldiff has no reference: {diagnosis.message}")
+            return StageResult("skipped", f"There is nothing to compare with: {closed(diagnosis.message)}")
         options = from_primitives(KernelDiffConfig, files.COMPARISON_OPTIONS.read(context.artifacts) or {})
         if diagnosis is not None and diagnosis.draw > 1:
             options = dataclasses.replace(options, draw=diagnosis.draw)
@@ -49,8 +50,11 @@ class BisectStage(Stage):
         }
         healthy = result.verdict == "none" and result.fault is None
         if healthy and diagnosis is not None:  # whose verdict is a fault
-            told = "not established: kerneldiff's fault is not there in a probe, which compiles and calls once"
-            return StageResult("failed", f"{told}; {result.answer}", artifacts)
+            told = (
+                "Which part of the compiler it is, is not established: kerneldiff's fault did not show again in a run "
+            )
+            told += "that compiles and calls once."
+            return StageResult("failed", in_lines(told, result.answer), artifacts)
         return StageResult("passed" if healthy else "failed", result.answer, artifacts)
 
 

@@ -10,7 +10,7 @@ from inductor_debug.stages.artifacts.records import BreakRecord
 from inductor_debug.stages.capture.pictures import pictures
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted, describe_breaks
-from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped, said
 
 
 class GraphsSection(ReportSection):
@@ -27,11 +27,8 @@ class GraphsSection(ReportSection):
         if graphs.get("dynamo") is None:
             return None
         broken = data["breaks_in_words"] or (graphs.get("breaks") and counted(graphs["breaks"], "graph break"))
-        told = f"Dynamo captured {counted(graphs['dynamo'], 'graph')}, with {broken or 'no graph break'}."
-        if graphs.get("nodes") is not None:
-            made = "it" if graphs["dynamo"] == 1 else "them"
-            told += f" AOTAutograd made {counted(graphs['nodes'], 'operation')} of {made}."
-        return Answer("warn" if broken else "told", broken or counted(graphs["dynamo"], "graph"), told)
+        words = broken or counted(graphs["dynamo"], "graph")
+        return Answer("warn" if broken else "told", words, said(report, "capture"))
 
     def not_established(self, data: Row, report: Mapping[str, Any]) -> list[str]:
         if not data["breaks_in_words"]:

@@ -9,7 +9,7 @@ from inductor_debug.stages.capture.compilation import Capture, capture
 from inductor_debug.stages.capture.declaration import DECLARATION
 from inductor_debug.stages.capture.sources import excerpts
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import counted, describe_breaks
+from inductor_debug.stages.formatting import closed, counted, describe_breaks, in_lines
 from inductor_debug.stages.graph_pictures import draw_graph
 from inductor_debug.stages.graphs.statistics import statistics
 from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
@@ -36,7 +36,7 @@ class CaptureStage(Stage):
             context.compiled_with(options)
         result = StageResult(
             status="passed" if found.graphs else "failed",
-            message=_message(found) + _traced(self.config.dynamic),
+            message=in_lines(_message(found), _traced(self.config.dynamic)),
             artifacts=_artifacts(found),
             summary={"graphs": _counts(found)},
         )
@@ -58,18 +58,19 @@ def _counts(found: Capture) -> GraphCounts:
 
 
 def _message(found: Capture) -> str:
-    help = "".join(
-        f"; {told}" for told in filter(None, [breaks.helping_settings(item.detail for item in found.breaks)])
-    )
+    help = breaks.helping_settings(item.detail for item in found.breaks)
+    help = f" {help}" if help else ""
     if not found.graphs:
-        cause = f"; first break: {found.breaks[0].reason}" if found.breaks else ""
-        return f"not established: torch.compile made no graph of this model, nothing was captured{cause}{help}"
+        cause = f" The first break: {closed(found.breaks[0].reason)}" if found.breaks else ""
+        return f"Nothing was captured: torch.compile made no graph of this model.{cause}{help}"
     counts = _counts(found)
-    broken = describe_breaks([item.kind for item in found.breaks]) or "no graph break"
-    return (
-        f"{counted(counts.dynamo or 0, 'Dynamo graph')} (AOTAutograd: {counts.forward} forward, "
-        f"{counts.backward} backward), {counted(counts.nodes or 0, 'operation')}, "
-        f"{broken}, {counted(len(found.guards), 'guard')}{help}"
+    broken = describe_breaks([item.kind for item in found.breaks])
+    made = "it" if counts.dynamo == 1 else "them"
+    outside = "; Python runs what lies between" if broken else ""
+    return in_lines(
+        f"Dynamo captured {counted(counts.dynamo or 0, 'graph')}, with {broken or 'no graph break'}{outside}. "
+        f"AOTAutograd made {counted(counts.nodes or 0, 'operation')} of {made}.{help}",
+        f"AOTAutograd: {counts.forward} forward, {counts.backward} backward. {counted(len(found.guards), 'guard')}.",
     )
 
 
@@ -77,7 +78,7 @@ def _traced(dynamic: bool | None) -> str:
     """Where the sizes are not those that other stages compile with: to say so."""
     if dynamic is None:
         return ""
-    return f"; traced with dynamic={dynamic} here alone: stages that compile let torch decide"
+    return f"Traced with dynamic={dynamic} here alone: stages that compile let torch decide."
 
 
 def _artifacts(found: Capture) -> dict[str, Any]:

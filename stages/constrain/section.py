@@ -11,7 +11,7 @@ from inductor_debug.stages.artifacts.records import Violations
 from inductor_debug.stages.constrain.tables import top_lines
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, State
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, State, said
 from inductor_debug.stages.rules.findings import by_finding, severity_of
 
 
@@ -43,38 +43,31 @@ def _shares(row: Row) -> Row:
     return {key: (float(value) if value else None) if key.endswith("_share") else value for key, value in row.items()}
 
 
-def fit(found: Mapping[str, Any], accel: str, breaks: str) -> Answer:
+def fit(found: Mapping[str, Any], accel: str, told: str) -> Answer:
     """Whether the model fits.
 
     Args:
         found: what :func:`violations` gave.
         accel: the profile's name.
-        breaks: Dynamo's breaks in words, empty for none.
+        told: what the stage said.
     """
     own = found.get("declared_by") == "backend"
     rules = f"the rules that the backend declares ({found['profile']})" if own else f"the profile {accel}"
     if found["total"] is None:
-        return Answer("unknown", "not checked", f"Nothing was checked: the profile {accel} has no rules.",
+        return Answer("unknown", "not checked", told,
                       then=("inductor-debug profiles", "inductor-debug check RUN accel=warn16"))  # fmt: skip
-    outside = f" What runs outside the graphs was not checked ({breaks})." if breaks else ""
     severities = Counter(found["by_severity"])
     counts = {"violation": severities["error"], "warning": severities["warning"]}
     broken = [counted(count, name) for name, count in counts.items() if count]
-    left = [f"{counted(severities[name], 'finding')} {what}" for name, what in
-            (("waived", "waived"), ("undecided", "undecided")) if severities[name]]  # fmt: skip
-    beside = f" {' and '.join(left)}." if left else ""
     if not broken:
         state: State = "unknown" if severities["undecided"] else "good"
         word = "undecided" if severities["undecided"] else "yes"
         does = "" if severities["undecided"] else f"fits {rules}"
-        return Answer(state, word, f"No rule of {rules} is broken.{beside}{outside}", does)
-    by_rule = ", ".join(f"{rule} {count}" for rule, count in found["by_rule"].items())
-    told = f"{' and '.join(broken)} of {rules}, by rule: {by_rule}.{beside}{outside}"
-    strict = "A violation fails the run." if severities["error"] else "The profile is not strict, so the run goes on."
+        return Answer(state, word, told, does)
     return Answer(
         "bad" if severities["error"] else "warn",
         "no" if severities["error"] else " and ".join(broken),
-        f"{told[0].upper()}{told[1:]} {strict}",
+        told,
         f"does not fit {rules} ({' and '.join(broken)}{'' if severities['error'] else ', which fail no run'})",
         then=("inductor-debug analyze RUN --type constraints", *_further(found)),
     )
@@ -103,8 +96,7 @@ class ViolationsSection(ReportSection):
         return violations(run.artifacts, None if run.head is None else run.head.violations, run.max_rows)
 
     def answer(self, data: Row | None, report: Mapping[str, Any]) -> Answer | None:
-        breaks = str((report.get("graphs") or {}).get("breaks_in_words") or "")
-        return None if data is None else fit(data, str(report["run"]["accel"]), breaks)
+        return None if data is None else fit(data, str(report["run"]["accel"]), said(report, "constrain"))
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         notes = []

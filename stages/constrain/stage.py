@@ -7,13 +7,14 @@ from collections.abc import Iterable, Sequence
 from inductor_debug.models.collection import paused_collection
 from inductor_debug.models.errors import wrong_value
 from inductor_debug.stages.accelerators.profile import Profile, stored_profile
+from inductor_debug.stages.accelerators.rule_words import in_a_sentence
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import BreakRecord
 from inductor_debug.stages.constrain.declaration import DECLARATION
 from inductor_debug.stages.constrain.rulebook import rulebook
 from inductor_debug.stages.constrain.tables import by_rule
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import counted, describe_breaks
+from inductor_debug.stages.formatting import as_sentence, counted, describe_breaks, in_lines, in_words
 from inductor_debug.stages.graphs.records import GraphRecord, kind_of, number_of
 from inductor_debug.stages.rules.graph_rules import check_custom
 from inductor_debug.stages.rules.repros import write_repros
@@ -56,7 +57,8 @@ class ConstrainStage(Stage):
         profile = rules.profile
         graphs = list(files.GRAPH.read_all(context.artifacts).values())
         if not graphs:
-            return StageResult("failed", "not established: no captured graph")
+            return StageResult("failed", f"Whether the model fits {profile.name} is not established: "
+                               "no graph was captured.")  # fmt: skip
         context.progress(f"checking {_describe_graphs(graph.id for graph in graphs)} against {profile.name}")
         violations = rules.check(graphs)
         looked = bool(profile.rules or rules.own_check)
@@ -70,10 +72,16 @@ class ConstrainStage(Stage):
         )
         log.info("constrain: %d rows for %s", len(violations), profile.name)
         unused = ", ".join(f"{waiver.rule} ({waiver.reason})" for waiver in unused_waivers(violations))
-        idle = f"no finding is waived by {unused}" if unused else ""
+        idle = f"No finding is waived by {unused}." if unused else ""
+        note = as_sentence(rules.note) if rules.note else ""
         result = StageResult(
             status="failed" if failed else "passed",
-            message="; ".join(part for part in (message_of(violations, looked), rules.note, idle, outside) if part),
+            message=in_lines(
+                in_words(message_of(violations, looked, outside), _further(violations, failed)),
+                figures_of(violations) if looked else "",
+                note,
+                idle,
+            ),
             artifacts={
                 files.VIOLATIONS.path: violations.table,
                 files.BY_RULE.path: files.BY_RULE.frame(by_rule(violations, graphs)),
@@ -96,11 +104,11 @@ class ConstrainStage(Stage):
         repros = write_repros(graphs, violations, limit=self.config.repros, verified=self.config.verified_repros)
         result.artifacts |= {files.REPRO.at(name): text for name, text in repros.files.items()}
         result.summary["repros"] = repros.summary
-        result.message += f"; {repros}"
+        result.message = in_lines(result.message, f"{repros}.")
 
 
 def judged(violations: Violations, breaks: Sequence[BreakRecord], looked: bool = True) -> tuple[bool, str]:
-    """Whether a strict profile is broken, or can't be shown to be kept; and what no rule saw, in words or "".
+    """Whether a strict profile is broken, or can't be shown to be kept; and what no rule saw, a sentence or "".
 
     Args:
         breaks: as capture stores them: what Python runs there is in no graph.
@@ -108,34 +116,48 @@ def judged(violations: Violations, breaks: Sequence[BreakRecord], looked: bool =
     """
     if not breaks or not looked:
         return violations.failed, ""
-    outside = f"what runs outside the graphs was not checked ({describe_breaks([item.kind for item in breaks])})"
-    if violations.profile.strict and not violations.failed:
-        outside = f"not established: {outside}"
+    outside = f"What runs outside the graphs was not checked ({describe_breaks([item.kind for item in breaks])})."
     return violations.failed or violations.profile.strict, outside
 
 
-def message_of(violations: Violations, looked: bool = True) -> str:
-    """One line: how many, of which rules, and how severe.
+def message_of(violations: Violations, looked: bool = True, outside: str = "") -> str:
+    """Whether the model fits, in a sentence.
 
     Args:
         looked: False where neither the profile nor the backend has a rule.
+        outside: what no rule saw, a sentence or "".
     """
     profile: Profile = violations.profile
     if not looked:
-        return f"nothing was checked: the profile {profile.name} has no rules"
-    if not violations.rows:
-        one = len({number_of(id) for id in violations.graphs}) == 1
-        return f"{_describe_graphs(violations.graphs)} {'fits' if one else 'fit'} {profile.name}"
+        return f"Nothing was checked: the profile {profile.name} has no rules."
     counts = violations.by_severity
     found = sum(counts.get(severity, 0) for severity in ("error", "warning"))
-    by_rule = ", ".join(f"{rule} {count}" for rule, count in violations.summary().by_rule.items())
-    mode = "strict" if profile.strict else "warning"
-    parts = [f"{counted(found, 'violation')} of {profile.name} in {mode} mode ({by_rule})"]
-    if counts.get("undecided"):
-        parts.append(f"{counts['undecided']} not established")
-    if counts.get("waived"):
-        parts.append(f"{counts['waived']} waived")
-    return "; ".join(parts)
+    if found:
+        by_rule = ", ".join(f"{rule} {count}" for rule, count in violations.summary().by_rule.items())
+        return in_words(f"The model does not fit {profile.name}: {counted(found, 'violation')} ({by_rule}).", outside)
+    undecided = counts.get("undecided", 0)
+    unknown = f"{counted(undecided, 'check')} could not be decided." if undecided else ""
+    if unknown or (outside and profile.strict):
+        return in_words(f"Whether the model fits {profile.name} is not established.", unknown, outside)
+    return in_words(f"The model fits {profile.name}: no rule of it is broken.", outside)
+
+
+def _further(violations: Violations, failed: bool) -> str:
+    """What the run does after its violations, and what to type so that it goes on."""
+    if failed:
+        return "The profile is strict, so nothing is compiled. To go on all the same, type: accel.strict=false"
+    return "The profile is not strict, so the run goes on." if violations.by_severity.get("warning") else ""
+
+
+def figures_of(violations: Violations) -> str:
+    """What the broken rules ask for, the graphs that were checked, and the findings that are no violations."""
+    counts, words = violations.by_severity, {"undecided": "could not be decided", "waived": "waived"}
+    told = [
+        f"{counted(counts[severity], 'finding')} {what}." for severity, what in words.items() if counts.get(severity)
+    ]
+    broken = violations.summary().by_rule
+    rules = [f"Rule {rule.rule}: {in_a_sentence(rule)}" for rule in violations.profile.rules if rule.rule in broken]
+    return in_lines(*rules, f"Checked: {_describe_graphs(violations.graphs)}.", *told)
 
 
 def _describe_graphs(ids: Iterable[str]) -> str:

@@ -61,15 +61,16 @@ class Findings:
         return any(item.kind in DEFECTS for item in self)
 
     def describe(self) -> str:
-        """``2 pad_leak, 1 fallback``, or ``no findings``."""
-        return ", ".join(f"{count} {kind}" for kind, count in self.counts().items()) or "no findings"
+        """``2 pad_leak, 1 fallback``, or ``nothing``."""
+        return ", ".join(f"{count} {kind}" for kind, count in self.counts().items()) or "nothing"
 
     def describe_worst(self) -> str:
         """The first leak or overflow, where there is one."""
         for kind in ("int_overflow", "pad_leak", "overflow", "not_emulated"):
             for item in self:
                 if item.kind == kind:
-                    return f"first {kind}: {item.graph}:{item.node} {item.message} at {item.source or '?'}"
+                    line = item.source or "an unknown line"
+                    return f"The first {kind}: {item.graph}:{item.node} {item.message} at {line}."
         return ""
 
 

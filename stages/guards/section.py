@@ -9,7 +9,7 @@ from inductor_debug.stages.artifacts.guards import GuardedGraph
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped, said
 
 
 def guards(artifacts: Artifacts, max_rows: int) -> Row | None:
@@ -49,10 +49,8 @@ class GuardsSection(ReportSection):
         if data is None:
             return None
         again = [f"{kind} ({', '.join(policies)})" for kind, policies in data["recompiling"].items() if policies]
-        told = f"It recompiles when these vary: {'; '.join(again)}" if again else "Nothing that was varied recompiles"
-        limits = f"; {counted(len(data['limits']), 'limit')} on compilations reached" if data["limits"] else ""
-        return Answer("warn" if limits else "told", counted(len(again), "variation") if again else "nothing",
-                      f"{told}{limits}.")  # fmt: skip
+        word = counted(len(again), "variation") if again else "nothing"
+        return Answer("warn" if data["limits"] else "told", word, said(report, "guards"))
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         return [f"Guards, {note}." for note in (data or {}).get("not_established", [])]

@@ -10,7 +10,7 @@ from inductor_debug.models.nested import named_tensors
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.capture.breaks import helping_settings
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import counted, describe_breaks
+from inductor_debug.stages.formatting import closed, counted, describe_breaks, in_lines, in_words
 from inductor_debug.stages.guards import tables
 from inductor_debug.stages.guards.config import SIZED, check_options, named_dims
 from inductor_debug.stages.guards.declaration import DECLARATION
@@ -51,7 +51,7 @@ class GuardsStage(Stage):
         context.live.pop("compiled", None)  # Dynamo's caches are empty: it would compile again in the midst of a timing
         return StageResult(
             "passed" if established(report) else "failed",
-            message(report) + unvaried(context.case),
+            in_lines(message(report), unvaried(context.case)),
             artifacts=tables.artifacts(report),
             summary={"guards": tables.summary(report)},
         )
@@ -86,28 +86,28 @@ def unvaried(case: Case) -> str:
     """The inputs that hold no tensor: another value of one may recompile too, and none is called."""
     named = inputs_by_name(case.module, case.args, case.kwargs)
     names = [name for name, value in named.items() if not any(True for _ in named_tensors(value, name))]
-    return f"; not varied: {', '.join(names)} (no tensor; its guards are in guards.json)" if names else ""
+    return f"Not varied: {', '.join(names)} (no tensor; its guards are in guards.json)." if names else ""
 
 
 def message(report: GuardReport) -> str:
-    """One line for a person."""
+    """What makes it compile again, in a sentence; below it the figures."""
     if not report.graphs:
         breaks = report.bases["automatic"].breaks
-        cause = f"; first break: {breaks[0].reason}" if breaks else ""
+        cause = f" The first break: {closed(breaks[0].reason)}" if breaks else ""
         help = helping_settings(" ".join(item.hints) for item in breaks)
-        return f"not established: torch.compile made no graph of this model{cause}{help and f'; {help}'}"
+        told = f"What makes it compile again is not established: torch.compile made no graph of this model.{cause}"
+        return in_words(told, help)
     counts = tables.summary(report)
     parts = [
         counted(len(report.graphs), "graph") + " with " + counted(counts.guards or 0, "guard"),
         describe_breaks([item.kind for item in report.bases["automatic"].breaks]) or "no graph break",
     ]
     again = [f"{kind} ({', '.join(policies)})" for kind, policies in report.recompiling().items() if policies]
-    parts.append(f"recompiles when these vary: {'; '.join(again)}" if again else "nothing that was varied recompiles")
+    told = f"It recompiles when these vary: {'; '.join(again)}" if again else "Nothing that was varied recompiles"
+    limits = f"; {counted(counts.limits_hit, 'call')} reached a limit on compilations" if counts.limits_hit else ""
     changes = report.changes()
     if changes.kept is not None:
         parts.append(f"dynamic shapes relax {changes.relaxed} guards and remove {changes.gone}")
-    if counts.limits_hit:
-        parts.append(f"{counted(counts.limits_hit, 'call')} reached a limit on compilations")
     if counts.refused_by_compiler:
         parts.append(f"{counted(counts.refused_by_compiler, 'call')} that eager accepts the compiled model refuses")
     outcomes = [item.outcome("automatic") for item in report.variations if not item.calls]
@@ -116,5 +116,6 @@ def message(report: GuardReport) -> str:
         parts.append(f"{counted(refused, 'variation')} that the model itself refuses")
     if missing:
         parts.append(f"{counted(missing, 'variation')} not established")
-    text = ", ".join(parts)
-    return text if established(report) else f"not established: no variation could be called; {text}"
+    if not established(report):
+        told = "What makes it compile again is not established: no variation could be called"
+    return in_lines(f"{told}{limits}.", f"{', '.join(parts)}.")

@@ -12,8 +12,8 @@ from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.artifacts.records import Numerics
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.encoding import jsonable
-from inductor_debug.stages.formatting import counted, place, short, stage_note
-from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped
+from inductor_debug.stages.formatting import closed, counted, headline, place
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped, said
 from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted, whole_table
 
 NUMBER_COLUMNS = ("kind", "path", "verdict", "bound", "ratio", "max_abs", "max_rel", "rmse", "max_ulp", "nan_reference",
@@ -41,7 +41,7 @@ def numerics(artifacts: Artifacts, stored: Numerics | None, max_rows: int) -> Ro
     return {
         "summary": jsonable(stored or {}),
         "tally": failure_counts(stored or Numerics(), rows or []),
-        "coarse": sum(_is_coarse(row) for row in rows or []),
+        "coarse": sum(is_coarse(row["verdict"], row.get("resolution")) for row in rows or []),
         "diagnosis": None if diagnosis is None else dict(fields_of(diagnosis)) | executed(diagnosis.execution),
         "table": capped(rows, files.OUTPUTS, max_rows, order=worst_first),
         "nodes": capped(files.NODES.cells(artifacts), files.NODES, max_rows, order=wrong_first),
@@ -57,10 +57,9 @@ def executed(execution: Execution | None) -> Row:
     return {"execution": {key: value for key, value in vars(execution).items() if value is not None}}
 
 
-def _is_coarse(row: Row) -> bool:
+def is_coarse(verdict: str, resolution: Any) -> bool:
     """Whether noise, or the tolerance, hides a large error of a tensor that passed."""
-    resolution = row.get("resolution")
-    return row["verdict"] in _RIGHT and resolution not in (None, "") and float(resolution) >= COARSE
+    return verdict in _RIGHT and resolution not in (None, "") and float(resolution) >= COARSE
 
 
 def _by_place(rows: Sequence[Row] | None) -> list[Row] | None:
@@ -119,22 +118,16 @@ class NumericsSection(ReportSection):
             return None
         told = VERDICT_DESCRIPTIONS.get(verdict, verdict)
         status = next((row.get("status") for row in report["stages"] if row.get("name") == "kerneldiff"), None)
-        if data["tally"] is None:
-            if status not in ("passed", "failed"):
-                return None
-            note = stage_note(report["stages"], "kerneldiff").replace(f"{verdict}: ", "")
-            return Answer("unknown", told, f"No tensor was compared: {note}.")
-        text = f"{data['tally']}. The largest absolute error is {short(data['summary'].get('max_abs'))}."
+        text = said(report, "kerneldiff")
+        if data["tally"] is None and status not in ("passed", "failed"):
+            return None
         if verdict in _RIGHT:
             coarse = data["coarse"]
             large = f", which is large in {counted(coarse, 'tensor')}" if coarse else ""
-            hidden = f" In {coarse} of them noise is so large that errors of half the tensor pass." if coarse else ""
-            return Answer("good", "yes", f"All results are {told}: {text}{hidden}",
-                          f"computes right numbers ({told}{large})")  # fmt: skip
+            return Answer("good", "yes", text, f"computes right numbers ({told}{large})")
         if verdict != "defect":
-            return Answer("unknown", told, f"It is {told}: {text}")
-        where = _where(data["diagnosis"] or {})
-        return Answer("bad", "no", f"{text[0].upper()}{text[1:]}{where and f' {where}'}",
+            return Answer("unknown", told, text)
+        return Answer("bad", "no", text,
                       f"computes wrong numbers{_first_wrong(data['diagnosis'] or {})}",
                       then=_next(report["repros"], report.get("bisection") is not None))  # fmt: skip
 
@@ -143,7 +136,8 @@ class NumericsSection(ReportSection):
         diagnosis = (data or {}).get("diagnosis") or {}
         notes = []
         if stored.get("failed") and diagnosis and diagnosis.get("first_divergence") is None:
-            notes.append(f"Where the numbers first go wrong: {diagnosis.get('localization')}.")
+            looked = headline(str(diagnosis.get("localization")))
+            notes.append(f"Where the numbers first go wrong: {closed(looked)}")
         if (data or {}).get("coarse"):
             tensors = counted(data["coarse"], "tensor")  # type: ignore[index]
             notes.append(f"Whether {tensors} are right to better than half their size: noise hides errors of "
@@ -162,10 +156,13 @@ class NumericsSection(ReportSection):
         return {"images": {name: f"data:image/png;base64,{content}" for name, content in plots.items()}}
 
 
-def _where(diagnosis: Mapping[str, Any]) -> str:
-    """The first operation that is wrong, as a sentence; empty where none is known."""
-    found = diagnosis.get("first_divergence")
-    if not isinstance(found, Mapping) or not found.get("node"):
+def where(found: Mapping[str, Any]) -> str:
+    """The first operation that is wrong, as a sentence; empty where none is known.
+
+    Args:
+        found: ``first_divergence`` of the diagnosis.
+    """
+    if not found.get("node"):
         return ""
     line = f" at {place(found['source'])}" if found.get("source") else ""
     kernel = f", computed by {found['kernel']}" if found.get("kernel") else ""

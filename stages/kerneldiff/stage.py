@@ -12,7 +12,7 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import compile_case, compiled_case
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import in_one_line
+from inductor_debug.stages.formatting import in_lines, in_one_line
 from inductor_debug.stages.kerneldiff import extra_runs
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.declaration import DECLARATION
@@ -23,6 +23,7 @@ from inductor_debug.stages.kerneldiff.tables import (
     DIGEST_COLUMNS,
     badness,
     diagnosis,
+    sentence,
     summary,
     table,
 )
@@ -166,7 +167,11 @@ class KernelDiffStage(Stage):
             artifacts[files.NODES.path] = files.NODES.frame(localized.rows)
         result = StageResult(
             "failed" if comparison.verdict in FAILING else "passed",
-            comparison.message + (f". {found.message}" if isinstance(found, Localization) else ""),
+            in_lines(
+                sentence(comparison, found),
+                comparison.message,
+                found.message if isinstance(found, Localization) else "",
+            ),
             artifacts | comparison.tables,
             {"numerics": summary(comparison, found)},
             {files.OUTPUTS.path: DIGEST_COLUMNS},

@@ -8,8 +8,9 @@ import pandas as pd
 from inductor_debug.stages.artifacts.comparison import Diagnosis
 from inductor_debug.stages.artifacts.localization import Localization
 from inductor_debug.stages.artifacts.records import Numerics
+from inductor_debug.stages.formatting import closed, counted, headline
 from inductor_debug.stages.kerneldiff.records import Comparison
-from inductor_debug.stages.kerneldiff.section import COARSE
+from inductor_debug.stages.kerneldiff.section import COARSE, is_coarse, where
 from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.metrics import metrics
 from inductor_debug.stages.numerics.records import COLUMNS, TensorComparison
@@ -38,10 +39,53 @@ def conclusion(difference: KernelDiff, same: str) -> tuple[str, str]:
     return verdict, f"{verdict}: {told or 'no tensor was compared'}"
 
 
+_RIGHT = {
+    "exact": "{they} equal to the reference bit for bit",
+    "within_floor": "no error in {them} is larger than rounding explains",
+    "within_tolerance": "no error in {them} is larger than the tolerance",
+}
+
+
+def sentence(comparison: Comparison, localized: Localization | str) -> str:
+    """Whether the numbers are right, for someone who knows none of the words of a comparison.
+
+    Args:
+        comparison: what was compared.
+        localized: what was found of the operations, or in words why nothing was looked for.
+    """
+    verdict, count = comparison.verdict, len(comparison.rows)
+    reason = closed(comparison.message.partition(": ")[2].partition("; ")[0])
+    if verdict == "not_exercised":
+        return f"The numbers were not put to the test: {reason}"
+    if verdict in _RIGHT:
+        words = {"they": "all the results are", "them": f"the {count} results"}
+        if count == 1:
+            words = {"they": "the result is", "them": "the result"}
+        coarse = sum(is_coarse(row.verdict, row.resolution) for row in comparison.rows)
+        hidden = f" In {coarse} of them noise is so large that errors of half the tensor pass." if coarse else ""
+        return f"The numbers are right for the inputs that were tried: {_RIGHT[verdict].format(**words)}.{hidden}"
+    if verdict == "defect":
+        wrong = counted(len(comparison.failed), "result")
+        found = where(first_divergence(localized) or {})
+        if not found:
+            unknown = "Which operation is wrong is not established."
+            found = headline(localized.message) if isinstance(localized, Localization) else unknown
+        return f"The numbers are wrong in {wrong} of {count}. {found}"
+    return f"Whether the numbers are right is not established: {_unknown(comparison, reason)}"
+
+
+def _unknown(comparison: Comparison, reason: str) -> str:
+    """Why the verdict is not established: the worst tensor's reason, where there is one."""
+    if not comparison.failed:
+        return reason
+    worst = max(comparison.failed, key=badness)
+    return closed(f"{worst.kind} {worst.path}: {worst.message}")
+
+
 def _how_finely(rows: list[TensorComparison]) -> str:
     """What a pass does not show: tensors that a branch's jump excused, and those in which no fault would show."""
     jumped = sum(row.verdict == "within_floor" and row.bound == "conditioning" for row in rows)
-    coarse = [row for row in rows if (row.resolution or 0.0) >= COARSE]
+    coarse = [row for row in rows if is_coarse(row.verdict, row.resolution)]
     noisy = sum(row.verdict == "within_floor" for row in coarse)
     loose = sum(row.verdict == "within_tolerance" for row in coarse)
     hidden = [f"in {noisy} the noise of this dtype"] * bool(noisy) + [f"in {loose} the tolerance"] * bool(loose)

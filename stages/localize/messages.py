@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from inductor_debug.stages.artifacts.localization import Culprit, Localization, MendedRun, Neighbour
-from inductor_debug.stages.formatting import counted, short, times
+from inductor_debug.stages.formatting import counted, in_lines, short, times
 from inductor_debug.stages.localize.config import TRUSTED
 
 FEW = 3
@@ -21,7 +21,7 @@ def told(found: Localization, *, failed: bool) -> Localization:
     parts.append(_mended(found.mended))
     if found.missing:
         parts.append(f"Not looked at: {_first(found.missing)}.")
-    return replace(found, message=" ".join(part for part in parts if part))
+    return replace(found, message=in_lines(*parts))
 
 
 def _head(found: Localization, *, failed: bool) -> str:
@@ -31,14 +31,15 @@ def _head(found: Localization, *, failed: bool) -> str:
         more = len(found.culprits) - FEW
         several = ""
         if found.kind == "systematic":
-            several = f"{counted(len(found.culprits), 'value')} are off in one direction, each within its floor. "
+            several = f"{counted(len(found.culprits), 'value')} are off in one direction, each within its floor."
         elif found.wrong > 1 or len(names) > 1:
             several = f"Wrong for what they received: {counted(found.wrong, 'value')}, by "
             (most, count), *_ = Counter(item.place.target for item in found.culprits).most_common(1)
             of_them = "all" if count == len(found.culprits) else f"{count} of them"
             alike = f", {of_them} {most}" if count > FEW else ""
-            several += f"{counted(len(found.culprits), 'operation')} as far as was looked{alike}. "
-        return several + " ".join(names) + (f" {counted(more, 'further one')} in diagnosis.json." if more > 0 else "")
+            several += f"{counted(len(found.culprits), 'operation')} as far as was looked{alike}."
+        further = f"{counted(more, 'further one')} in diagnosis.json." if more > 0 else ""
+        return in_lines(several, *names, further)
     if not found.checked:
         return "Which operation is wrong is not established: none could be checked."
     if found.kind == "probe_effect":
@@ -95,7 +96,7 @@ def _culprit(item: Culprit, measured: Container[str]) -> str:
     remains = (
         ""
         if item.remains is None or f"{place.graph} {place.node}" in measured
-        else f" By estimate {share(item.remains)} of the final error remains with that alone mended."
+        else f" By estimate {share(item.remains)} of the final error remains with that alone right."
     )
     shapes = _neighbours(item.neighbours)
     return f"{what}{line}{module}{kernel} {size}{worst}. It shows {', '.join(item.shows)}.{shapes}{others}{remains}"
@@ -166,8 +167,8 @@ def _mended(runs: Sequence[MendedRun]) -> str:
         else:
             what = f"{_first(run.operations)} alone"
         ratio = "" if run.ratio is None else f", the worst tensor at {times(run.ratio)} times its floor"
-        told.append(f"With {what} mended and the rest by the backend, the verdict is {run.verdict}{ratio}.")
-    return " ".join(told)
+        told.append(f"With {what} computed right and the rest by the backend, the verdict is {run.verdict}{ratio}.")
+    return in_lines(*told)
 
 
 def share(value: Any) -> str:

@@ -11,7 +11,7 @@ from inductor_debug.stages.artifacts.lowering import LaunchRecord
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted, describe_calls
 from inductor_debug.stages.report.highlighting import LANGUAGES, highlighted
-from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, said
 from inductor_debug.stages.torch_internals.fused_ir import ir_of_buffers
 
 MOST_CHARACTERS = 400_000
@@ -33,9 +33,7 @@ class LoweringSection(ReportSection):
         if not data:
             return None
         calls = sum(graph["rows_total"] for graph in data)
-        told = "; ".join(f"{graph['graph']}: {graph['calls']}" for graph in data[:3])
-        more = f"; and {counted(len(data) - 3, 'more graph')}" if len(data) > 3 else ""
-        return Answer("told", counted(calls, "kernel call"), f"{told}{more}.")
+        return Answer("told", counted(calls, "kernel call"), said(report, "lower"))
 
     def page(self, data: list[Row], artifacts: Artifacts) -> Mapping[str, Any]:
         """``kernel_sources``: graph and name → file and lines, those of the IR that the kernel was made from too."""

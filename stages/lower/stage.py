@@ -10,7 +10,7 @@ from inductor_debug.stages.backends.compiled import CompiledCase, compiled_case
 from inductor_debug.stages.backends.lowering import OURS, ToldGraph
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Artifacts, Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import counted, describe_calls
+from inductor_debug.stages.formatting import as_sentence, counted, describe_calls, in_lines, in_words
 from inductor_debug.stages.graphs.records import GraphRecord, kind_of
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.declaration import DECLARATION
@@ -40,7 +40,7 @@ class LowerStage(Stage):
     def run(self, context: StageContext) -> StageResult:
         adapter = build_adapter(context.settings)
         if not (adapter.lowers or adapter.emulates):
-            return StageResult("skipped", f"backend {adapter.name} lowers nothing")
+            return StageResult("skipped", f"The backend {adapter.name} compiles nothing, so there is nothing to show.")
         try:
             compiled = compiled_case(context)
         except Exception as error:
@@ -54,15 +54,16 @@ class LowerStage(Stage):
             return alone if result is None else emulation.added_to(result, context)
         if result is None:
             told = "does not tell what it emulated: AcceleratorAdapter.emulation gave nothing"
-            return StageResult("skipped", f"not established: the backend {adapter.name} {told}")
+            return StageResult("skipped", f"What was emulated is not established: the backend {adapter.name} {told}.")
         return result
 
 
 def lowering(context: StageContext, compiled: CompiledCase) -> StageResult:
     """What each graph was lowered to, and what the printer of intermediate values tells where one was asked for."""
     if compiled.given and not compiled.graphs:
-        told = f"the backend {compiled.backend} does not tell what it lowered the graphs to"
-        return StageResult("skipped", f"not established: {told}", {LOWERING.path: summary(compiled, {})})
+        told = f"the backend {compiled.backend} does not tell what it made of the graphs"
+        message = f"What was compiled is not established: {told}."
+        return StageResult("skipped", message, {LOWERING.path: summary(compiled, {})})
     context.progress("reading what was generated")
     finder = SourceFinder(context.case.module)
     artifacts: dict[str, Any] = {}
@@ -72,23 +73,23 @@ def lowering(context: StageContext, compiled: CompiledCase) -> StageResult:
         artifacts |= {LOWERED.at(graph_id, name): content for name, content in files.items()}
         graphs[graph_id] = facts
     stored = summary(compiled, graphs)
-    message = message_of(graphs, compiled.backend) + ("" if compiled.given else helping(context))
+    printed, (made, *gaps) = "", message_of(graphs, compiled.backend).split("\n")
     printer = compiled.adapter.value_printer()
     if printer is not None:
         observer, cost = observed(context, printer)
         stored = dataclasses.replace(stored, printer=cost)
         artifacts |= observer.artifacts()
-        message += f"; {observer.describe()}"
+        printed = as_sentence(observer.describe())
     artifacts[LOWERING.path] = stored
+    message = in_lines(in_words(made, "" if compiled.given else helping(context), printed), *gaps)
     return StageResult("passed", message, artifacts)
 
 
 def helping(context: StageContext) -> str:
-    """The setting of Dynamo's with which there would be a graph, as the end of a message; empty for none."""
+    """The setting of Dynamo's with which there would be a graph, a sentence; empty for none."""
     from inductor_debug.stages.capture.no_graph import without_graph
 
-    told = without_graph(context)
-    return f"; {told}" if told else ""
+    return without_graph(context)
 
 
 def observed(context: StageContext, printer: ValuePrinter) -> "tuple[ValueObserver, PrinterRecord]":
@@ -224,16 +225,19 @@ def summary(compiled: CompiledCase, graphs: dict[str, LoweredFacts]) -> Lowering
 
 
 def message_of(graphs: dict[str, LoweredFacts], backend: str) -> str:
-    """One line for a person. ``graphs``: facts by id."""
+    """What was compiled, in a sentence; below it what is not known of it. ``graphs``: facts by id."""
     if not graphs:
-        return "nothing was compiled: Dynamo captured no operation of the model"
+        return "Nothing was compiled: Dynamo captured no operation of the model."
     told = [facts for facts in graphs.values() if facts.kernels is not None]
     noun = "Dynamo graph" if all(kind_of(graph_id) == "dynamo" for graph_id in graphs) else "AOT graph"
     if not told:
         given = counted(len(graphs), noun)
-        return f"{given} compiled by {backend}; not established: what kernels run, which it does not tell"
+        return f"{backend} compiled {given}. What kernels run is not established: it does not tell."
     kernels, launches = sum(facts.kernels or 0 for facts in told), sum(facts.launches or 0 for facts in told)
     extern = sum(facts.extern_launches or 0 for facts in told)
     missing = sum(bool(facts.not_established) for facts in graphs.values())
-    gaps = f"; {missing} with parts not established" if missing else ""
-    return f"{counted(len(graphs), noun)} lowered to {describe_calls(kernels, launches, extern)}{gaps}"
+    reasons = dict.fromkeys(reason for facts in graphs.values() for reason in facts.not_established)
+    return in_lines(
+        f"{backend} compiled {counted(len(graphs), noun)} to {describe_calls(kernels, launches, extern)}.",
+        f"Parts of {counted(missing, 'graph')} are not established: {'; '.join(reasons)}." if missing else "",
+    )

@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import save
 
 from inductor_debug.models.case import Case
-from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.formatting import counted, in_lines
 from inductor_debug.stages.localize.runs.reference import reference_run
 from inductor_debug.stages.localize.sources import Origin
 from inductor_debug.stages.minify.candidate import Operations, Recorded, Stored, TensorGiven
@@ -257,11 +257,11 @@ class _Search:
             if checked.verified:
                 break
         size = counted(candidate.operations, "operation")
-        message = f"{title} {size} of {found.before}"
+        message = f"{title} {size} of {found.before} {'shows' if candidate.operations == 1 else 'show'} it"
         message += "" if found.minimal else ", the fewest that were found in time"
-        message += "; verified" if checked.verified else f"; not verified: {checked.reason}"
-        message += f"; the script has {len(text):,} bytes, for {size}" if len(text) > LARGE else ""
-        return Minified(f"{message}.", text, data, failure.text, graph.id, candidate.last.name,
+        message += ", seen in a process of its own." if checked.verified else f". Not verified: {checked.reason}."
+        large = f"The script has {len(text):,} bytes, for {size}." if len(text) > LARGE else ""
+        return Minified(in_lines(message, large), text, data, failure.text, graph.id, candidate.last.name,
                         target_of(candidate.last), candidate.operations, found.before, found.minimal,
                         checked.verified, checked.reason, rate=found.rate,
                         source=_source(graph, candidate.last.name), kernel=kernel)  # fmt: skip

@@ -9,7 +9,7 @@ from inductor_debug.stages.artifacts.comparison import Diagnosis
 from inductor_debug.stages.artifacts.records import StageRecord
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.encoding import jsonable
-from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.formatting import as_sentence, closed, counted, headline, in_lines
 from inductor_debug.stages.minify.failures import DEFECT, ERROR, STORM
 from inductor_debug.stages.numerics.verdict import FAILING
 
@@ -90,17 +90,22 @@ def _compiled(artifacts: Artifacts, earlier: Mapping[str, StageRecord]) -> Known
     ended = [earlier[name] for name in selected if earlier[name].status in DIED]
     for record in ended:
         if scripts := record.summary.get("repros"):
-            return Nothing("skipped", f"{record.name} left {counted(len(scripts), 'reproduction')} of its own")
+            return Nothing(
+                "skipped",
+                f"There is nothing to do: {record.name} left {counted(len(scripts), 'reproduction')} of its own.",
+            )
         if record.cause:
             kind, *types = record.cause.split()
             return Known(record.name, f"{kind} {types[-1]}", tuple(types)) if types else Known(record.name, kind)
     if ended:
-        return Nothing("skipped", f"not established: no script can show how {ended[0].name} ended: {ended[0].message}")
+        message = as_sentence(headline(ended[0].message))
+        return Nothing("skipped", f"Not established: no script can show how {ended[0].name} ended. {message}")
     if diagnosis is None:
         return _without_comparison(selected, earlier)
     if diagnosis.verdict in FAILING:
-        return Nothing("skipped", f"not established: what kerneldiff could not compare: {diagnosis.message}")
-    return Nothing("passed", f"nothing to minify: kerneldiff's verdict is {diagnosis.verdict}")
+        message = as_sentence(diagnosis.message)
+        return Nothing("skipped", f"Not established: kerneldiff could not compare, so no failure is known. {message}")
+    return Nothing("passed", f"There is nothing to minify: kerneldiff's verdict is {diagnosis.verdict}.")
 
 
 def _diagnosed(diagnosis: Diagnosis) -> Known | Nothing | None:
@@ -108,7 +113,7 @@ def _diagnosed(diagnosis: Diagnosis) -> Known | Nothing | None:
     draw = diagnosis.draw if diagnosis.draw > 1 else 0
     error = diagnosis.error or {}
     if error.get("side") == REFERENCE:
-        return Nothing("skipped", f"kerneldiff has no reference: {diagnosis.message}")
+        return Nothing("skipped", f"There is nothing to compare with: {closed(diagnosis.message)}")
     if error:
         ends = [line.partition(":")[0].rpartition(".")[2] for line in error.get("traceback", "").splitlines()]
         return Known("kerneldiff", f"{ERROR} {error['type']}", (error["type"], *ends), draw=draw)
@@ -124,5 +129,7 @@ def _diagnosed(diagnosis: Diagnosis) -> Known | Nothing | None:
 def _without_comparison(selected: list[str], earlier: Mapping[str, StageRecord]) -> Nothing:
     told = ", ".join(f"{name} {earlier[name].status}" for name in selected)
     compared = earlier.get("kerneldiff")
-    why = "kerneldiff was not selected" if compared is None else f"kerneldiff was {compared.status}: {compared.message}"
-    return Nothing("skipped", f"not established: whether the numbers are right, since {why}; of the others: {told}")
+    why = "was not selected" if compared is None else f"was {compared.status}"
+    message = "" if compared is None else as_sentence(headline(compared.message))
+    return Nothing("skipped", in_lines(f"Not established: kerneldiff {why}, so no failure is known.", message,
+                                       f"Of the others: {told}."))  # fmt: skip

@@ -10,7 +10,7 @@ from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.artifacts.lowering import LaunchRecord
 from inductor_debug.stages.artifacts.minimization import MinifiedRecord
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.formatting import counted, stage_note
+from inductor_debug.stages.formatting import counted, headline, stage_note
 from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection
 
 PROGRAM = ("inputs", "program", "compiled")
@@ -77,7 +77,7 @@ class MinifiedSection(ReportSection):
         if data is None:
             return None
         command = f"inductor-debug repro RUN {Path(data['path']).name} --run"
-        return Answer("told", counted(data["operations"], "operation"), data["message"], then=(command,))
+        return Answer("told", counted(data["operations"], "operation"), headline(data["message"]), then=(command,))
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         statuses = {stage.get("name"): stage.get("status") for stage in report["stages"]}

@@ -15,7 +15,7 @@ from inductor_debug.stages.artifacts.minimization import MinifiedRecord
 from inductor_debug.stages.artifacts.records import ReproRecord
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Artifacts, Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import in_one_line
+from inductor_debug.stages.formatting import closed, in_one_line
 from inductor_debug.stages.minify.anywhere import smallest_anywhere
 from inductor_debug.stages.minify.compilers import compiler_of
 from inductor_debug.stages.minify.config import MinifyConfig
@@ -56,12 +56,12 @@ class MinifyStage(Stage):
             found = self._search(context, known)
         except Exception as error:
             log.exception("no script was found")
-            return _without_script(known, f"not established: the search ended with {in_one_line(error, 2)}")
+            return _without_script(known, f"Not established: the search ended with {closed(in_one_line(error, 2))}")
         if not found.script and not known.stage:
             return StageResult("passed" if found.looked else "skipped", found.message, repeatable=found.looked)
         if not found.script:
             return _without_script(
-                known, f"not established: what {known.stage} met ({known.expected}). {found.message}"
+                known, f"Not established: no script shows what {known.stage} met ({known.expected}). {found.message}"
             )
         result = _result(context, known, found)
         return dataclasses.replace(result, repeatable=found.minimal and found.verified and not self.config.command)

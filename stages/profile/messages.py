@@ -4,7 +4,7 @@ import numpy
 
 from inductor_debug.stages.artifacts.measurements import ProfileFacts, Surroundings
 from inductor_debug.stages.benchmark.timing import interquartile_range
-from inductor_debug.stages.formatting import counted, place
+from inductor_debug.stages.formatting import counted, in_lines, place
 from inductor_debug.stages.profile.section import NOISY
 from inductor_debug.stages.profile.tables import Profile, Timed, line_rows, rates, roofline
 
@@ -13,30 +13,29 @@ TOP = 10
 
 
 def message(profile: Profile) -> str:
-    """One line for a person: where the time goes, what is outside kernels, how close to the ceiling the longest is."""
+    """Where the time goes, in a sentence; below it how close to the ceiling the longest is, and what weakens it."""
     top = profile.longest()
     step = f"{profile.step / 1e3:.3g} ms" if profile.step < 1e6 else f"{profile.step / 1e3:.0f} ms"
     if not top:
-        return f"not established: no kernel was seen in {counted(profile.observation.steps, 'step')} of {step}"
+        seen = f"no kernel was seen in {counted(profile.observation.steps, 'step')} of {step}"
+        return f"Where the time goes is not established: {seen}."
     noun = "operation" if top[0].work.kind in ("operation", "operator", "backward") else "kernel launch"
     launches = counted(round(sum(item.launches for item in top)), noun, None if noun == "operation" else noun + "es")
     inside, outside = profile.inside / profile.step, profile.outside / profile.step
-    parts = [f"{percent(inside)} of a step of {step} in {launches}, {percent(outside)} outside them"]
     lines = [row for row in line_rows(profile) if row.source]
+    most = ""
     if lines:
-        parts.append(f"most at {place(lines[0].source)} ({percent(lines[0].share or 0.0)}: {lines[0].code})")
-    parts.append(f"longest: {describe(profile, top[0])}")
-    spread, told = _spread(profile), profile.kernels / profile.step
-    if spread > NOISY:
-        parts.append(f"the steps differ (interquartile range {percent(spread)}): was the machine busy?")
-    if abs(told - inside) > NOISY:
-        parts.append(f"the tables' medians add up to {percent(told)}")
-    added = _added(profile)
-    if added > max(NOISY, spread):
-        parts.append(f"recording adds {percent(added)} to a step")
-    if profile.not_established:
-        parts.append(f"{counted(len(profile.not_established), 'thing')} not established")
-    return "; ".join(parts)
+        most = f", the most ({percent(lines[0].share or 0.0)}) from {place(lines[0].source)}: {lines[0].code}"
+    spread, told, added = _spread(profile), profile.kernels / profile.step, _added(profile)
+    busy = f" The steps differ by {percent(spread)} (interquartile range): was the machine busy? Shares may be off."
+    return in_lines(
+        f"A step takes {step}, {percent(inside)} of it in {launches}{most}.{busy if spread > NOISY else ''}",
+        f"Outside them: {percent(outside)} of the step.",
+        f"The longest: {describe(profile, top[0])}.",
+        f"The tables' medians add up to {percent(told)} of it." if abs(told - inside) > NOISY else "",
+        f"Recording adds {percent(added)} to a step." if added > max(NOISY, spread) else "",
+        f"Not established: {'; '.join(profile.not_established)}." if profile.not_established else "",
+    )
 
 
 def _spread(profile: Profile) -> float:

@@ -8,7 +8,7 @@ from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row, Table
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import percent
-from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped, said
 
 NOISY = 0.15
 """Interquartile range over median of the steps, recorded or not, above which a reader is told."""
@@ -62,13 +62,7 @@ class ProfileSection(ReportSection):
             return None
         facts = data["facts"]
         share = percent(round(facts.inside_us / facts.step_us, 2))
-        spread = max(facts.plain_iqr_us / (facts.plain_us or 1.0), facts.recorded_iqr_us / (facts.recorded_us or 1.0))
-        doubt = (
-            f" The steps differ by {percent(spread)} (interquartile range): was the machine busy? Shares may be off."
-        )
-        return Answer("told", f"{share} in kernels",
-                      f"{share} of a step is in kernels; the longest is {facts.longest[0]}."
-                      f"{doubt if spread > NOISY else ''}")  # fmt: skip
+        return Answer("told", f"{share} in kernels", said(report, "profile"))
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         return [] if data is None else [f"Profile, {note}." for note in data["facts"].not_established]

@@ -86,7 +86,9 @@ class ProfileStage(Stage):
         if observation.trace is not None:
             artifacts[files.TRACE.path] = annotated(observation.trace, names)
         if not found.longest() and holds_no_kernel(ranged):
-            return StageResult("passed", "nothing to time: the graphs hold no operation that needs a kernel", artifacts)
+            return StageResult(
+                "passed", "There is nothing to time: the graphs hold no operation that needs a kernel.", artifacts
+            )
         return StageResult("passed" if found.longest() else "failed", message(found), artifacts)
 
 

@@ -36,6 +36,7 @@ class Entry:
         stage: whose section it is.
         state, word, text, does, then: as of :class:`~stages.report.sections.Answer`.
         empty: whether the section has no data, so that ``text`` is all there is to say.
+        figures: behind ``text``, where that is what the stage said.
     """
 
     key: str
@@ -47,6 +48,7 @@ class Entry:
     does: str = ""
     then: tuple[str, ...] = ()
     empty: bool = False
+    figures: tuple[str, ...] = ()
 
 
 def contents_of(shown: Mapping[str, Shown], data: Mapping[str, Any]) -> list[Entry]:
@@ -63,8 +65,16 @@ def contents_of(shown: Mapping[str, Shown], data: Mapping[str, Any]) -> list[Ent
         if answer is None and (not empty or _missed(item.stage, key, data)):
             answer = _of_stage(item.stage, data)
         if answer is not None:
-            entries.append(Entry(key, item.section.title, item.stage, **vars(answer), empty=empty))
+            figures = _figures(answer, item.stage, data)
+            entries.append(Entry(key, item.section.title, item.stage, **vars(answer), empty=empty, figures=figures))
     return entries
+
+
+def _figures(answer: Answer, stage: str, data: Mapping[str, Any]) -> tuple[str, ...]:
+    """The lines below the sentence that a stage said, where a section answers with it."""
+    messages = (str(item.get("message") or "") for item in data["stages"] if item.get("name") == stage)
+    told, *figures = next(messages, "").split("\n")
+    return tuple(figures) if told and answer.text.startswith(told) else ()
 
 
 def _status(name: str, data: Mapping[str, Any]) -> str | None:

@@ -30,6 +30,7 @@ from inductor_debug.stages.artifacts.kinds import Row, Table
 from inductor_debug.stages.artifacts.records import Summary
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.declaration import named
+from inductor_debug.stages.formatting import headline
 from inductor_debug.stages.registry import declared
 
 
@@ -111,6 +112,12 @@ class ReportSection(ABC):
     def page(self, data: Any, artifacts: Artifacts) -> Mapping[str, Any]:
         """What the HTML needs beside the data: variables of the template."""
         return {}
+
+
+def said(report: Mapping[str, Any], stage: str) -> str:
+    """What a stage said in a sentence, for a section's answer; empty where it left no record."""
+    messages = [item.get("message") or "" for item in report["stages"] if item.get("name") == stage]
+    return headline(str(messages[0])) if messages else ""
 
 
 def capped(rows: list[Row] | None, file: Table, max_rows: int, order: Callable[[Row], Any] | None = None) -> Row | None:

@@ -129,5 +129,5 @@ def _misaligned(
         share=None if not cost or not nbytes else cost / nbytes,
         part=f"{dimension}/{groups}" if groups > 1 else str(dimension),
         message=f"{where} is {shown}, not a multiple of {limit} {rule.unit}",
-        suggestion=f"use {padded} (+{padded - value}) elements{each}, or let the compiler pad",
+        suggestion=f"pad it from {value} to {padded} elements{each}, or let the compiler pad it",
     )

@@ -1,6 +1,7 @@
 """Reproductions of a strict profile's violations: which get a script, and what each script measures."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -71,7 +72,7 @@ class Repro:
             path=REPRO.at(self.name), failure_class=f"violation:{first.rule}", nodes=self.nodes,
             verified=self.verification.verified, reason=self.verification.reason, target=first.target,
             graph=first.graph, node=first.node, source=first.source, violations=len(self.rows),
-            failure=f"{first.rule} of {first.target} ({first.effect})",
+            failure=f"{_kind(first)} ({first.effect})",
             fingerprint=fingerprint(first.rule, first.target, first.effect),
         )  # fmt: skip
 
@@ -83,13 +84,13 @@ class Repros:
     Attributes:
         scripts: those with a text, the verified first in each rule.
         without: groups that no script can hold, with the reason.
-        left_out: groups beyond the bound.
+        left_out: what groups beyond the bound are, ``alignment of aten.add.Tensor`` each.
         undecided: findings that can't be reproduced, for nothing is known to be violated.
     """
 
     scripts: tuple[Repro, ...] = ()
     without: tuple[Repro, ...] = ()
-    left_out: int = 0
+    left_out: tuple[str, ...] = ()
     undecided: int = 0
 
     @property
@@ -108,15 +109,22 @@ class Repros:
     def describe(self, folder: str) -> str:
         """How many there are in a folder, how many are verified, and what has none."""
         if not self.scripts and not self.without:
-            return f"no repro: {counted(self.undecided, 'finding')} undecided, and nothing known to be violated"
+            return f"no reproduction: {counted(self.undecided, 'finding')} undecided, and nothing known to be violated"
         verified = sum(item.verification.verified for item in self.scripts)
-        parts = [f"{counted(len(self.scripts), 'repro')} in {folder}/, {verified} verified"]
+        parts = [f"{counted(len(self.scripts), 'reproduction')} in {folder}/, {verified} run and seen to show it"]
         if self.left_out:
-            parts.append(f"{self.left_out} further kinds of violation without one (no more are written)")
+            kinds = counted(len(self.left_out), "further kind")
+            parts.append(f"{kinds} of violation without one, for no more are written: {_listed(self.left_out)}")
         if self.without:
             reasons = dict.fromkeys(item.verification.reason for item in self.without)
             parts.append(f"{counted(len(self.without), 'kind')} of violation can't be written: {'; '.join(reasons)}")
         return "; ".join(parts)
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Names in their order, each with how often it is there where that is more than once."""
+    counts = Counter(names)
+    return ", ".join(name if count == 1 else f"{name} ({count})" for name, count in counts.items())
 
 
 @dataclass
@@ -161,9 +169,13 @@ def write_repros(
     return Repros(
         tuple(replace(item, verification=seen) for item, seen in zip(scripts, found, strict=True)),
         tuple(Repro("", tuple(rows), verification=Verification(False, why)) for why, rows in without.items()),
-        max(0, len(ordered) - limit),
+        tuple(_kind(group.rows[0]) for group in ordered[limit:]),
         violations.by_severity.get("undecided", 0),
     )
+
+
+def _kind(row: Violation) -> str:
+    return f"{row.rule} of {row.target}"
 
 
 def _by_turns(groups: Iterable[_Group]) -> list[_Group]:

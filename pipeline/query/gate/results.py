@@ -4,6 +4,7 @@ from inductor_debug.pipeline.query.gate.judgement import Scales
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.lowering import LoweredFacts
 from inductor_debug.stages.artifacts.records import GraphCounts
+from inductor_debug.stages.formatting import headline
 from inductor_debug.stages.stored_run import StoredRun
 
 STATUSES = ("passed", "skipped", "failed", "timed_out", "crashed")
@@ -25,7 +26,7 @@ def hold_statuses(scales: Scales, a: StoredRun, b: StoredRun) -> None:
             pairs.append((f"stage {stage.name}", stage.status, status))
     worse = [pair for pair in pairs if _rank(pair[2]) > _rank(pair[1])]
     for what, before, now in worse if len(worse) > limit else []:
-        scales.worse("stages", what, before, now, b.message(what.removeprefix("stage ")) or "ended worse")
+        scales.worse("stages", what, before, now, headline(b.message(what.removeprefix("stage "))) or "ended worse")
     for what, before, now in pairs:
         if _rank(now) < _rank(before):
             scales.better("stages", what, before, now, "ended better")

@@ -11,6 +11,7 @@ from pathlib import PurePosixPath
 
 from inductor_debug.pipeline.query.handover.stored import StoredRepro, answers
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.formatting import headline
 from inductor_debug.stages.repro.check import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
 from inductor_debug.stages.repro.verify import Ending, ran
 
@@ -197,7 +198,7 @@ def _by_bisection(repro: StoredRepro, known: Owner) -> Owner | None:
     why = f"with no more than it the whole model does not show the fault ({where})"
     gone = {_SUBSYSTEMS[link]: why for link in links}
     return replace(known, layer=_SUBSYSTEMS.get(found.subsystem, known.layer), established=True,
-                   because=(f"{where}: {found.answer}",), ruled_out={**gone, **known.ruled_out})  # fmt: skip
+                   because=(f"{where}: {headline(found.answer)}",), ruled_out={**gone, **known.ruled_out})  # fmt: skip
 
 
 def _by_frames(repro: StoredRepro, known: Owner) -> Owner | None:

@@ -239,8 +239,11 @@ def log_event(event: Event) -> None:
             logger.info("waiting: %s", event.text)
         case Finished():
             level = logging.ERROR if event.status in (summary.CRASHED, summary.FAILED) else logging.INFO
-            colon = ": " if event.message else ""
-            logger.log(level, "%s %s in %.1f s%s%s", event.stage, event.status, event.seconds, colon, event.message)
+            told, *figures = event.message.split("\n")
+            colon = ": " if told else ""
+            logger.log(level, "%s %s in %.1f s%s%s", event.stage, event.status, event.seconds, colon, told)
+            for line in figures:
+                logger.debug("%s: %s", event.stage, line)
 
 
 def _started(environment: Mapping[str, str], files: Sequence[int], limit: int | None) -> "subprocess.Popen[bytes]":

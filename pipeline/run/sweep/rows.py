@@ -15,6 +15,7 @@ from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Content, Json
 from inductor_debug.stages.artifacts.records import Benchmark, Numerics, ReproRecord, Violations
 from inductor_debug.stages.encoding import jsonable
+from inductor_debug.stages.formatting import headline
 
 RUN = ("model", "accel", "backend", "dtype", "device", "mode", "started")
 GRAPHS = ("dynamo", "forward", "backward", "breaks", "guards", "nodes")
@@ -72,7 +73,9 @@ def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = N
         return row | _override_columns(rejected.overrides if rejected else _hydra_overrides(job))
     row |= {"id": result.run.id, "verdict": result.verdict, "seconds": result.run.seconds}
     bad = (summary.CRASHED, summary.TIMED_OUT, summary.FAILED)
-    row["error"] = next((f"{stage.name}: {stage.message}" for stage in result.stages if stage.status in bad), "")
+    row["error"] = next(
+        (f"{stage.name}: {headline(stage.message or '')}" for stage in result.stages if stage.status in bad), ""
+    )
     row |= _override_columns(result.run.overrides)
     row |= {f"stage.{stage.name}": stage.status for stage in result.stages}
     row["cached"] = " ".join(stage.name for stage in result.stages if stage.cached)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from safetensors.torch import save
 
-from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.formatting import counted, in_lines
 from inductor_debug.stages.minify.config import MinifyConfig
 from inductor_debug.stages.minify.engine import DATA, LARGE, Minified
 from inductor_debug.stages.minify.failures import DEFECT, HANG, STORM, Failure
@@ -290,12 +290,12 @@ class _Search:
             (beside := Path(folder) / DATA).write_bytes(data)
             item = Script("repro", content, f"FOUND {failure.text}", beside=(beside,), packages=way.compiler.packages)
             [checked] = verify([item], timeout_s=TIMEOUT_S + way.limit_s)
-        message = f"{title} {size} of {before}, in {called}"
+        message = f"{title} {size} of {before}, in {called}, {'shows' if size.startswith('1 ') else 'show'} it"
         message += "" if cuts.minimal else ", the fewest that were found in time"
-        message += "; verified" if checked.verified else f"; not verified: {checked.reason}"
-        message += f"; the script has {len(content):,} bytes" if len(content) > LARGE else ""
-        return Minified(f"{message}.", content, data, failure.text, "", part.path, part.kind, statements(tree), before,
-                        cuts.minimal, checked.verified, checked.reason)  # fmt: skip
+        message += ", seen in a process of its own." if checked.verified else f". Not verified: {checked.reason}."
+        large = f"The script has {len(content):,} bytes." if len(content) > LARGE else ""
+        return Minified(in_lines(message, large), content, data, failure.text, "", part.path, part.kind,
+                        statements(tree), before, cuts.minimal, checked.verified, checked.reason)  # fmt: skip
 
     @staticmethod
     def _data(tree: ast.Module, part: Part) -> bytes:
