@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from small_report import HOSTILE, OUTSIDE, PNG, full, report, summary, violations
+from small_report import HOSTILE, OUTSIDE, PNG, SAID, full, report, summary, violations
 from typer.main import get_command
 
 from inductor_debug.pipeline.cli import app
@@ -86,7 +86,25 @@ def test_what_was_not_emulated_is_not_established():
 def test_a_graph_without_breaks_is_told_so(breaks):
     graphs = {"dynamo": 1, "forward": 1, "backward": 1, "guards": 3, "nodes": 9} | breaks
     _, data = report(full(**{"capture/breaks.json": [], "summary.json": summary(graphs=graphs)}))
-    assert "Dynamo captured 1 graph, with no graph break. AOTAutograd made 9 operations of it." in data["findings"]
+    [found] = [entry for entry in data["contents"] if entry["key"] == "graphs"]
+    assert (found["state"], found["word"]) == ("told", "1 graph")
+
+
+def test_a_section_answers_with_what_its_stage_said_and_folds_the_figures_behind_it():
+    html, data = report(full())
+    answers = {entry["key"]: entry for entry in data["contents"]}
+    keys = {"capture": "graphs", "constrain": "violations", "lower": "lowering", "kerneldiff": "numerics",
+            "benchmark": "benchmark"}  # fmt: skip
+    for stage, key in keys.items():
+        told, *figures = SAID[stage].split("\n")
+        assert answers[key]["text"].startswith(told) and answers[key]["figures"] == figures
+        listed = "\n".join(f"<li>{figure}</li>" for figure in figures)
+        assert not figures or f"<summary>The figures behind it</summary><ul>\n{listed}\n</ul></details>" in html
+    assert answers["benchmark"]["text"] == (
+        "The compiled model is 1.25 times as fast as the reference. The code timed failed the comparison of numbers."
+    )
+    [stages] = re.findall(r'<section id="stages">.*?</section>', html, re.DOTALL)
+    assert all(SAID[stage].split("\n")[0] in stages for stage in keys) and "10 samples" not in stages
 
 
 def test_the_page_needs_nothing_from_outside():
@@ -245,7 +263,8 @@ def test_a_speed_up_that_is_not_established_is_said():
     noisy = summary()
     noisy["benchmark"] = noisy["benchmark"] | {"speedup_ci95": [0.15, 6.3]}
     _, data = report(full(**{"summary.json": noisy}))
-    assert any("0.15 to 6.3; the interval contains 1, so no difference" in line for line in data["findings"])
+    [answer] = [entry for entry in data["contents"] if entry["key"] == "benchmark"]
+    assert answer["word"] == "no difference"
     assert any("Whether it is faster or slower" in line for line in data["not_established"])
     _, data = report(full())
     assert not any("contains 1" in line for line in [*data["findings"], *data["not_established"]])
@@ -257,7 +276,8 @@ def test_a_speed_up_that_interference_may_have_made_is_no_headline():
     doubted = {"speedup": 151.0, "speedup_ci95": [129.0, 292.0], "established": False, "not_established": reason}
     busy["benchmark"] = busy["benchmark"] | doubted
     html, data = report(full(**{"summary.json": busy}))
-    assert any(line.startswith(f"Not established, {reason}; measured 151 times") for line in data["findings"])
+    [answer] = [entry for entry in data["contents"] if entry["key"] == "benchmark"]
+    assert (answer["state"], answer["word"], answer["does"]) == ("unknown", "not established", "")
     assert f"How fast it is: {reason}." in data["not_established"]
     assert f"{reason}. What was measured:" in "".join(Text(html).words)
 
@@ -303,20 +323,18 @@ def test_a_profile_without_rules_checked_nothing():
     unchecked["run"]["accel"] = "none"
     html, data = report(full(**{"summary.json": unchecked, "constrain/violations.csv": violations(0)}))
     assert data["violations"]["total"] is None
-    assert "Nothing was checked: the profile none has no rules." in data["findings"]
+    [answer] = [entry for entry in data["contents"] if entry["key"] == "violations"]
+    assert (answer["state"], answer["word"]) == ("unknown", "not checked")
     assert "Whether the model fits: nothing was checked, the profile none has no rules." in data["not_established"]
-    assert "Nothing was checked" in "".join(Text(html).words) and "0 findings" not in html
+    assert "not checked" in "".join(Text(html).words) and "0 findings" not in html
     checked = summary(violations=unchecked["violations"] | {"total": 0})
     _, data = report(full(**{"summary.json": checked, "constrain/violations.csv": violations(0)}))
-    assert any(line.startswith("No rule of the profile warn16 is broken.") for line in data["findings"])
     assert "fits the profile warn16" in data["sentence"]
 
 
 def test_the_backends_own_rules_are_called_its_own():
     declared = {"total": 3, "by_rule": {"alignment": 3}, "by_effect": {}, "strict": False, "profile": "acme"}
     _, data = report(full(**{"summary.json": summary(violations=declared | {"declared_by": "backend"})}))
-    told = "3 warnings of the rules that the backend declares (acme), by rule: alignment 3."
-    assert any(line.startswith(told) for line in data["findings"])
     assert "does not fit the rules that the backend declares (acme) (3 warnings, which fail no run)" in data["sentence"]
     _, data = report(full(**{"summary.json": summary(violations=declared | {"declared_by": "accel"})}))
     assert "does not fit the profile warn16 (3 warnings, which fail no run)" in data["sentence"]
@@ -326,13 +344,13 @@ def test_what_ran_outside_the_graphs_is_not_a_fit():
     breaks = [{"kind": "break", "reason": "print"}, {"kind": "skipped_frame", "reason": "exec"}]
     _, data = report(full(**{"capture/breaks.json": breaks}))
     words = "2 graph breaks, 1 of them a skipped frame"
-    told = f"by rule: alignment 3. What runs outside the graphs was not checked ({words})."
-    assert any(told in line for line in data["findings"])
     assert any(line.startswith(f"What runs outside the graphs ({words})") for line in data["not_established"])
-    assert f"Dynamo captured 1 graph, with {words}. AOTAutograd made 9 operations of it." in data["findings"]
+    [answer] = [entry for entry in data["contents"] if entry["key"] == "graphs"]
+    assert (answer["state"], answer["word"]) == ("warn", words)
     _, data = report(full(**{"capture/breaks.json": []}))
     assert not any("outside" in line for line in [*data["findings"], *data["not_established"]])
-    assert "Dynamo captured 1 graph, with 1 graph break. AOTAutograd made 9 operations of it." in data["findings"]
+    [answer] = [entry for entry in data["contents"] if entry["key"] == "graphs"]
+    assert (answer["state"], answer["word"]) == ("warn", "1 graph break")
 
 
 def test_breaks_of_one_reason_are_one_entry_with_its_places():
@@ -369,11 +387,10 @@ def test_every_suggestion_for_a_line_is_shown_or_counted():
 def test_results_that_are_no_tensors_are_counted_apart():
     rows = "path,verdict,bound\na,exact,bits\nb,exact,bits\nnone,exact,value\n"
     counts = {"compared": 2, "failed": 0, "verdict": "exact", "max_abs": 0.0}
-    _, data = report(full(**{"summary.json": summary(numerics=counts), "kerneldiff/outputs.csv": rows}))
-    told = "All results are equal bit for bit: 0 of 3 results failed: 2 compared tensors, 1 value that is no tensor."
-    assert any(line.startswith(told) for line in data["findings"])
-    _, data = report(full(**{"summary.json": summary(numerics=counts), "kerneldiff/outputs.csv": rows[:-19]}))
-    assert any("0 of 2 compared tensors failed" in line for line in data["findings"])
+    html, _ = report(full(**{"summary.json": summary(numerics=counts), "kerneldiff/outputs.csv": rows}))
+    assert "0 of 3 results failed: 2 compared tensors, 1 value that is no tensor. Over" in "".join(Text(html).words)
+    html, _ = report(full(**{"summary.json": summary(numerics=counts), "kerneldiff/outputs.csv": rows[:-19]}))
+    assert "0 of 2 compared tensors failed. Over" in "".join(Text(html).words)
 
 
 def test_installed_packages_are_shown_without_their_folder():
