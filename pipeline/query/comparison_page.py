@@ -10,6 +10,7 @@ from typing import Any
 from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.query.comparison import Compared
+from inductor_debug.pipeline.query.gate.numbers import RUN_VERDICT
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.report.html import environment_of, write_page
@@ -151,8 +152,10 @@ def _sentence(tables: Mapping[str, Table]) -> str:
 
 
 def _counts(rows: Sequence[Row]) -> str:
-    """``3 findings of the profile and latency``."""
-    counts = Counter(str(row.get("limit") or "").partition(":")[0] for row in rows)
+    """``3 findings of the profile and latency``. The run's verdict is the worst of its tensors', and none beside them."""
+    keys = [str(row.get("limit") or "").partition(":")[0] for row in rows]
+    summed = keys.count("verdict") > 1
+    counts = Counter(key for key, row in zip(keys, rows, strict=True) if not (summed and row["what"] == RUN_VERDICT))
     words = [_counted(key, count) for key, count in counts.items()]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 

@@ -162,7 +162,7 @@ class Localization:
         kind: ``operation``, ``region``, ``systematic``, ``accumulation``, ``graph`` (see ``altered``),
             ``probe_effect`` or ``none``.
         method: ``observed`` (buffers of the kernels that ran) or ``pieces`` (parts of the graph, compiled alone).
-        message: a paragraph for a person.
+        message: for a person, a line each: what was found, how much was looked at, what the final error comes from.
         culprits: in the order of dataflow.
         wrong: how many of the values that were seen are wrong for what they received.
         operations, checked: how many the graphs have, and of how many something was checked.

@@ -85,9 +85,9 @@ class InputDraws:
         Args:
             first: whether the first draw failed.
         """
-        refused = self.refused and f"; not judged: {'; '.join(self.refused)}"
+        refused = f"; not judged: {'; '.join(self.refused)}" if self.refused else ""
         if self.count == 1 and not self.special and self.empty is None:
-            return f"; one draw of the inputs: {self.note}{refused}" if self.note else f"{refused or ''}"
+            return f"; one draw of the inputs: {self.note}{refused}" if self.note else refused
         draws = f"{self.count} draws of the inputs" + f" and {self.special} with special values" * bool(self.special)
         if self.empty is not None:
             draws += " and an empty batch" + f" (graphs compiled anew for it: {self.empty})" * bool(self.empty)
@@ -98,11 +98,11 @@ class InputDraws:
             told = f"; it does not pass in {len(failed)} of {draws}{copied}"
             if not first and self.wrong:
                 told += f", first in draw {self.wrong[0]} (stages.kerneldiff.draw={self.wrong[0]} compares that one)"
-            return f"{told}{refused or ''}"
+            return f"{told}{refused}"
         change = "" if self.change is None else f", which change the outputs by {100 * self.change:.3g} % of their RMS"
         share = 1 - 0.05 ** (1 / self.count)
         seen = f"a fault that shows in {100 * share:.0f} % of such draws is seen with 95 % certainty"
-        return f"; {draws}{change}{copied}: {seen}, a rarer one may not{refused or ''}"
+        return f"; {draws}{change}{copied}: {seen}, a rarer one may not{refused}"
 
     def not_taken(self, number: int, why: str) -> None:
         """Note why a draw was not judged."""

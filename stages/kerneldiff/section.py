@@ -26,6 +26,20 @@ VERDICT_DESCRIPTIONS = {
     "not_established": "not established",
     "not_exercised": "not exercised",
 }
+BOUNDS = {
+    "bits": "equal bit for bit",
+    "floor_rms": "the error in the mean (RMS) over the noise floor's",
+    "floor_max": "the largest error over the noise floor's",
+    "conditioning": "a jump of float64 itself within rounding: a branch or an index that rounding may turn",
+    "tolerance": "atol and rtol, since there is no noise floor",
+    "nonfinite": "NaN or infinity on one side alone",
+    "shape": "other shapes",
+    "dtype": "other dtypes",
+    "structure": "on one side alone, or of another type",
+    "value": "a value that is no tensor",
+    "random": "random numbers, drawn differently on the two sides",
+}
+"""What decided of a tensor, in words."""
 _FAILING = ("defect", "not_established")
 COARSE = 0.5
 """A tensor whose resolution is this or more passed a comparison that shows little."""
@@ -46,6 +60,7 @@ def numerics(artifacts: Artifacts, stored: Numerics | None, max_rows: int) -> Ro
         "table": capped(rows, files.OUTPUTS, max_rows, order=worst_first),
         "nodes": capped(files.NODES.cells(artifacts), files.NODES, max_rows, order=wrong_first),
         "sensitivity": capped(_by_place(files.SENSITIVITY.cells(artifacts)), files.SENSITIVITY, max_rows),
+        "bounds": {name: told for name, told in BOUNDS.items() if any(row.get("bound") == name for row in rows or [])},
         "plots": files.PLOT.stored(artifacts),
     }
 

@@ -46,6 +46,9 @@ _RIGHT = {
 }
 
 
+_LARGE = {"within_floor": "the noise of rounding", "within_tolerance": "the tolerance"}
+
+
 def sentence(comparison: Comparison, localized: Localization | str) -> str:
     """Whether the numbers are right, for someone who knows none of the words of a comparison.
 
@@ -61,8 +64,10 @@ def sentence(comparison: Comparison, localized: Localization | str) -> str:
         words = {"they": "all the results are", "them": f"the {count} results"}
         if count == 1:
             words = {"they": "the result is", "them": "the result"}
-        coarse = sum(is_coarse(row.verdict, row.resolution) for row in comparison.rows)
-        hidden = f" In {coarse} of them noise is so large that errors of half the tensor pass." if coarse else ""
+        coarse = [row.verdict for row in comparison.rows if is_coarse(row.verdict, row.resolution)]
+        large = " or ".join(text for name, text in _LARGE.items() if name in coarse)
+        among = "" if count == 1 else f" in {len(coarse)} of them"
+        hidden = f" Errors of half the tensor would pass{among}, so large is {large}." if coarse else ""
         return f"The numbers are right for the inputs that were tried: {_RIGHT[verdict].format(**words)}.{hidden}"
     if verdict == "defect":
         wrong = counted(len(comparison.failed), "result")

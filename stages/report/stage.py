@@ -1,15 +1,12 @@
 """The report stage: what the run found, for someone who was not there. Runs without torch."""
 
-import logging
-
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import ReadOnce
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
+from inductor_debug.stages.formatting import in_lines, in_words
 from inductor_debug.stages.report.collect import collect
 from inductor_debug.stages.report.declaration import DECLARATION
 from inductor_debug.stages.report.render import render
-
-log = logging.getLogger(__name__)
 
 
 class ReportStage(Stage):
@@ -25,9 +22,12 @@ class ReportStage(Stage):
             artifacts, context.settings, title=options.title, max_rows=options.max_rows, folder=context.folder
         )
         html = render(data, artifacts)
-        log.info("report: %s", data["sentence"])
+        first, *others = data["then"] or [""]
         return StageResult(
             "passed",
-            files.REPORT_PAGE.path,
+            in_lines(
+                in_words(data["sentence"], f"Next, type: {first}" if first else ""),
+                *(f"Or type: {command}" for command in others),
+            ),
             artifacts={files.REPORT_PAGE.path: html, files.REPORT.path: {"schema": 1, **data}},
         )

@@ -11,6 +11,8 @@ from inductor_debug.stages.stored_run import StoredRun
 
 UNTESTED = ("not_exercised", "not_established")
 """Neither says anything of the numbers, so that neither is better."""
+RUN_VERDICT = "numerics"
+"""What the verdict of all tensors together is called among theirs."""
 FLOOR = 1.0
 """An error of one noise floor: below it is noise."""
 WRONG = ("wrong", "slope")
@@ -22,7 +24,7 @@ Operation = tuple[str, str, str, str]
 def hold_numbers(scales: Scales, a: StoredRun, b: StoredRun) -> None:
     """Hold B's verdicts and errors, by tensor and by operation."""
     verdicts = [run.head.numerics.verdict if run.head.numerics else None for run in (a, b)]
-    _hold_verdict(scales, "numerics", *verdicts)
+    _hold_verdict(scales, RUN_VERDICT, *verdicts)
     tables = [files.OUTPUTS.read(run.artifacts) for run in (a, b)]
     if tables[0] is not None:
         before, now = ({f"{row['kind']} {row['path']}": row for row in rows or []} for rows in tables)
@@ -77,10 +79,13 @@ def _hold_operations(scales: Scales, a: StoredRun, b: StoredRun) -> None:
         return
     before, now = (files.NODES.read(run.artifacts) for run in (a, b))
     if before is None:  # what made B look is judged by its verdict
+        wrong = defaultdict(list)
         for row in now or []:
             if row["state"] in WRONG:
-                what = f"operation {_name(_operation(row))}"
-                scales.worse("local_error", what, None, row["state"], "wrong by itself; A's was not looked at")
+                wrong[_target(row)].append(_place(_operation(row)))
+        for target, places in wrong.items():
+            change = f"wrong for what they received, first in {places[0]}; A's were not looked at"
+            scales.worse("local_error", f"values that end in {target}", None, f"{len(places)} wrong", change)
         return
     if now is None:
         passed = b.head.numerics is not None and rank(b.head.numerics.verdict) < rank(UNTESTED[0])
@@ -117,9 +122,18 @@ def _by_operation(rows: list[Row]) -> dict[Operation, list[Row]]:
 def _operation(row: Row) -> Operation:
     kind = str(row["graph"]).rpartition(".")[2]
     file = PurePosixPath(str(row["source"] or "").rpartition(":")[0]).name
-    return kind, str(row["target"] or ""), str(row["module"] or ""), file
+    return kind, _target(row), str(row["module"] or ""), file
+
+
+def _target(row: Row) -> str:
+    """An operator's name, of one of Python's own without what ``repr`` puts around it."""
+    return str(row["target"] or "").removeprefix("<built-in function ").removesuffix(">")
 
 
 def _name(operation: Operation) -> str:
-    kind, target, module, file = operation
-    return f"{target} in {module or file or 'no module'} ({kind})"
+    return f"{operation[1]} in {_place(operation)}"
+
+
+def _place(operation: Operation) -> str:
+    kind, _, module, file = operation
+    return f"{module or file or 'no module'} ({kind})"

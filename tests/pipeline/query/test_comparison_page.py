@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from in_browser import PHONE, WIDE, accessibility_violations
-from stored_results import stored_result
+from stored_results import output, stored_result
 
 from inductor_debug.pipeline import cli
 
@@ -43,6 +43,13 @@ def test_the_first_sentence_says_what_got_worse(tmp_path: Path) -> None:
     assert '<td class="c-compiled_by">versions.torch</td>' in page
     heads = re.findall(r'<th scope="col">(.*?)</th>', page.partition('id="section-compiled_by"')[2])
     assert heads[:3] == ["compiled by", "A", "B"]
+
+
+def test_the_verdict_of_all_tensors_together_is_counted_as_none_of_them(tmp_path: Path) -> None:
+    a, b = two(tmp_path, outputs=[output(verdict="defect")], summary={"numerics/verdict": "defect"})
+    page = page_of(tmp_path, a, b, code=1)
+    assert told(page) == "Worse. B is worse than A in 1 tensor&#39;s verdict."
+    assert '<td class="c-what">numerics</td>' in page
 
 
 def test_what_is_no_worse_is_said_so(tmp_path: Path) -> None:

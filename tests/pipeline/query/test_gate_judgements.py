@@ -55,7 +55,8 @@ WORSE: dict[str, Case] = {
         {"violations": [violation(module="", source="a.py:1")]},
         {"violations": [violation(module="", source="b.py:1")]},
         "finding alignment (pad): aten.mm.default args[1] in b.py", "findings: 0"),
-    "a wrong operation where none was looked at": ({}, {"nodes": [node(state="wrong")]}, OPERATION, "local_error: 2.0"),
+    "a wrong operation where none was looked at": (
+        {}, {"nodes": [node(state="wrong")]}, "values that end in aten.mm.default", "local_error: 2.0"),
     "graph breaks": ({}, {"summary": {"graphs/breaks": 2}}, "graph breaks", "breaks: 0"),
     "guards": ({}, {"summary": {"graphs/guards": 21}}, "guards", "guards: 0"),
     "nodes": ({}, {"summary": {"graphs/nodes": 11}}, "nodes of AOTAutograd's graphs", "nodes: 0"),
@@ -88,6 +89,18 @@ def test_what_got_worse_is_told_by_itself_and_fails(
     found = compared(before, now, tmp_path, capsys)
     assert [(row["what"], row["limit"]) for row in found["tables"]["worse"]] == [(what, limit)]
     assert found["tables"]["not_established"] == [] and found["exit_code"] == 1
+
+
+def test_wrong_values_of_one_operator_are_one_row_where_none_was_looked_at(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    python = node(state="wrong", target="<built-in function getitem>")
+    wrong = [node(state="wrong"), node(state="slope", module="tail"), python, node(state="right", target="aten.add")]
+    told = "wrong for what they received, first in head (forward); A's were not looked at"
+    found = compared({}, {"nodes": wrong}, tmp_path, capsys)["tables"]["worse"]
+    assert [(row["what"], row["B"], row["change"]) for row in found] == [
+        ("values that end in aten.mm.default", "2 wrong", told), ("values that end in getitem", "1 wrong", told),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BACKWARDS_TOO)

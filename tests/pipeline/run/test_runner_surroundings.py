@@ -10,6 +10,8 @@ from runner_support import Outcome, execute
 
 from inductor_debug.pipeline.directory import manifest
 from inductor_debug.pipeline.directory.manifest import git_state
+from inductor_debug.pipeline.run.events import Finished
+from inductor_debug.pipeline.run.parent.session import log_event
 from inductor_debug.pipeline.run.plan import batch_of
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
@@ -106,3 +108,11 @@ def test_a_newer_torch_is_warned_of_and_used(tmp_path: Path, monkeypatch: pytest
     outcome = execute(tmp_path / "run", "lower", isolation="none")
     assert set(outcome.statuses.values()) == {"passed"}
     assert "torch 99.0 is newer" in outcome.log
+
+
+def test_a_stage_says_its_sentence_and_its_figures_are_there_for_who_asks(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level("DEBUG", logger="inductor_debug.pipeline.run.runner"):
+        log_event(Finished("lower", "failed", 2.04, "It is wrong.\n1 of 2.\nA rule."))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", "lower failed in 2.0 s: It is wrong."), ("DEBUG", "lower: 1 of 2."), ("DEBUG", "lower: A rule."),
+    ]  # fmt: skip

@@ -270,6 +270,10 @@ def test_what_a_tolerance_hides_is_told() -> None:
     assert (row["verdict"], row["bound"]) == ("within_tolerance", "tolerance")
     assert row["resolution"] == pytest.approx(1e-7 / row["reference_rms"] + 1e-7)
     assert "; in 1 the tolerance hides errors of 50 % and more of the tensor" in result.message
+    assert result.message.splitlines()[0] == (
+        "The numbers are right for the inputs that were tried: no error in the result is larger than the tolerance. "
+        "Errors of half the tensor would pass, so large is the tolerance."
+    )
     assert "noise" not in result.message
 
 

@@ -146,7 +146,12 @@ class Uncompiled(Base):
 
 def test_a_backend_that_was_given_no_graph_is_not_exercised() -> None:
     result = compared(Uncompiled(), torch.ones(6, 8), adapter=Doubled)
-    assert result.message.startswith("not_exercised: scaled compiled no graph"), result.message
+    reason = "scaled compiled no graph, so all of the model ran in eager"
+    assert result.message.splitlines() == [
+        f"The numbers were not put to the test: {reason}.",
+        f"not_exercised: {reason}; one draw of the inputs: there is no input to vary; 1 operation ran in eager outside "
+        "of all graphs",
+    ]
 
 
 class ChangesSettings(Scaled):

@@ -1,9 +1,23 @@
-"""What the pages' filters make of commands and of folders."""
+"""What the pages' filters make of commands and of folders, and what the stage says of the page."""
 
 import pytest
 from markupsafe import Markup
+from small_report import ModelConfig, StageContext, full, report
 
+from inductor_debug.stages.contract import MemoryArtifacts
+from inductor_debug.stages.report.config import ReportConfig
 from inductor_debug.stages.report.html import environment_of
+from inductor_debug.stages.report.stage import ReportStage
+from inductor_debug.stages.settings import Settings
+
+
+def test_the_stage_says_the_run_in_a_sentence_and_what_to_type_next() -> None:
+    context = StageContext(Settings(ModelConfig(name="tiny")), MemoryArtifacts(full()))
+    _, data = report(full())
+    first, *others = data["then"]
+    assert others and ReportStage(ReportConfig()).run(context).message.splitlines() == [
+        f"{data['sentence']} Next, type: {first}", *(f"Or type: {command}" for command in others),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
