@@ -152,7 +152,7 @@ def _sentence(tables: Mapping[str, Table]) -> str:
 
 
 def _counts(rows: Sequence[Row]) -> str:
-    """``3 findings of the profile and latency``. The run's verdict is the worst of its tensors', and none beside them."""
+    """``3 findings of the profile and latency``. The verdict of all tensors together is counted as none of them."""
     keys = [str(row.get("limit") or "").partition(":")[0] for row in rows]
     summed = keys.count("verdict") > 1
     counts = Counter(key for key, row in zip(keys, rows, strict=True) if not (summed and row["what"] == RUN_VERDICT))

@@ -41,9 +41,11 @@ def assert_gelu_is_named(finished: Finished) -> None:
     assert (found["verdict"], found["subsystem"], found["names"]) == ("found", "backend", ["aten.gelu.default"])
     probes = finished.table("bisect/probes.csv")
     assert isinstance(probes, pandas.DataFrame) and len(probes) == found["probes"]
-    assert found["answer"] in (finished.directory / "report" / "report.html").read_text()
-    report = finished.json("report/report.json")
-    assert f"{found['answer']}." in report["findings"]
+    told, *figures = found["answer"].split("\n")
+    page = (finished.directory / "report" / "report.html").read_text()
+    assert f'<p class="answer">{told}</p>' in page
+    assert len(figures) >= 2 and all(f"<li>{line}</li>" in page for line in figures)
+    assert told in finished.json("report/report.json")["findings"]
 
 
 def test_a_wrong_operation_of_a_backend_is_named(tmp_path: Path) -> None:
@@ -89,7 +91,11 @@ def test_a_model_that_was_changed_after_its_baseline_is_no_fault_of_the_compiler
     assert finished.statuses() == {"kerneldiff": "failed", "bisect": "failed", "report": "passed"}
     found = finished.json("bisect/bisect.json")
     assert (found["verdict"], found["subsystem"], found["names"], found["remedy"]) == ("none", None, [], None)
-    assert found["answer"].startswith("none: the model without any compiler has the fault too")
+    told, _ = found["answer"].split("\n")
+    assert told == (
+        "No part of the compiler: the model without any compiler has the fault too. It is the model that is wrong, or "
+        "what it is compared with."
+    )
     assert {link: each["fault"] for link, each in found["established"]["chain"].items()} == {
         "backend": "present", "uncompiled": "present"}  # fmt: skip
-    assert f"{found['answer']}." in finished.json("report/report.json")["findings"]
+    assert told in finished.json("report/report.json")["findings"]

@@ -63,8 +63,11 @@ def test_what_a_graph_break_hides_is_not_called_fit(
     (run / "capture/breaks.json").write_text(json.dumps([{"reason": "data-dependent operator"}]))
     assert main(["check", str(run), "accel=strict16", f"strict={strict}", *out]) == code
     told = capsys.readouterr().err
-    assert "what runs outside the graphs was not checked (1 graph break)" in told
+    first = told.partition("\n")[0]
+    assert first.endswith(" What runs outside the graphs was not checked (1 graph break).")
+    assert first.startswith("Whether the model fits strict16 is not established. ") == (strict == "true")
     assert ("not established" in told) == (strict == "true")
+    assert first.startswith("The model fits strict16: no rule of it is broken. ") == (strict == "false")
     for words in (["--grid", "alignment=16"], ["--models", str(run)]):
         assert main(["check", str(run), "accel=strict16", *words, *out]) == 0
         assert "what runs outside the graphs is not counted (1 graph break)" in capsys.readouterr().err
@@ -368,7 +371,10 @@ def test_a_run_alone_is_checked_against_one_profile(tmp_path: Path, capsys: pyte
         assert sum(row["findings"] for row in json.loads(printed.out)) == findings
         assert len(pd.read_csv(out / "violations.csv")) == findings
         assert (out / "summary.csv").is_file()
-        assert ("2 violations of" if findings else "fits mine") in printed.err
+        name = words[0].removeprefix("accel=") if words else "mine"
+        wrong = f"The model does not fit {name}: 2 violations (alignment 2)."
+        told = wrong if findings else f"The model fits {name}: no rule of it is broken."
+        assert told in printed.err.splitlines()
 
 
 @pytest.mark.parametrize("word", ["dtypes=float32,bfloat16", "tile=[8,128]", "max_ranks=2"])

@@ -16,6 +16,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
+from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, TensorRecord
 from inductor_debug.stages.registry import build_stage, declared
 from inductor_debug.stages.settings import BackendConfig, Settings
@@ -107,8 +108,8 @@ def test_a_compiler_tells_what_it_lowered(mode: str) -> None:
     told = run.told()
     graphs = ["g0.forward", "g0.backward"] if mode == "training" else ["g0.forward"]
     status, message = told["lower"]
-    assert status == "passed" and message.startswith(f"{len(graphs)} AOT graph")
-    assert "parts not established" not in message
+    assert status == "passed" and message.startswith(f"my_compiler compiled {counted(len(graphs), 'AOT graph')} to ")
+    assert "not established" not in message
     facts = run.stored.read_json("lower/summary.json")["graphs"]
     assert list(facts) == graphs and all(facts[graph]["kernels"] == facts[graph]["launches"] for graph in graphs)
     launches = {
@@ -122,8 +123,8 @@ def test_a_compiler_tells_what_it_lowered(mode: str) -> None:
     assert "launch gelu\n" in run.stored.read_text("lower/g0.forward/program.s")
     assert not [name for name in run.stored.names("lower/") if name.endswith(("fusions.csv", "ir_pre_fusion.txt"))]
     assert told["kerneldiff"][0] == "passed" and "no graph" not in told["kerneldiff"][1]
-    assert told["bisect"] == ("passed", told["bisect"][1]) and "nothing to bisect" in told["bisect"][1]
-    assert told["profile"][0] == "passed" and "longest: aten." in told["profile"][1]
+    assert told["bisect"][0] == "passed" and told["bisect"][1].startswith("There is nothing to bisect: ")
+    assert told["profile"][0] == "passed" and "The longest: aten." in told["profile"][1]
     assert "k_gelu" in run.stored.read_text("report/report.html")
 
 
@@ -136,7 +137,8 @@ def test_a_compilers_own_flags_bisect() -> None:
     )  # fmt: skip
     assert found["relation"] == "goes_away_with"
     assert found["remedy"]["text"] == "backend.options.fast_math=false"
-    assert "the backend my_compiler: the fault goes away with fast_math=false" in run.results["bisect"].message
+    said = "The fault comes in with the backend my_compiler: the fault goes away with fast_math=false. "
+    assert run.results["bisect"].message.startswith(said)
 
 
 @pytest.mark.parametrize("lower", [True, False])
@@ -144,8 +146,8 @@ def test_a_simulator_tells_what_it_emulated(lower: bool) -> None:
     run = Finished("my_simulator.MySimulator", *(("lower",) if lower else ()), "kerneldiff", "profile", "report")
     first = run.results["lower" if lower else "kerneldiff"]
     assert first.status == "passed"
-    assert "emulated every result rounded to bfloat16; no findings" in first.message
-    assert ("emulated" in run.results["kerneldiff"].message) == (not lower)
+    assert "The emulation of every result rounded to bfloat16 found nothing." in first.message.split("\n")
+    assert ("emulat" in run.results["kerneldiff"].message) == (not lower)
     assert "storage rounding alone" in run.results["kerneldiff"].message
     facts = run.stored.read_json("lower/emulation.json")
     assert facts["profile"] == "my_chip" and facts["findings"] == {}
@@ -168,7 +170,8 @@ def test_a_simulators_findings_are_of_nodes_and_lines() -> None:
 def test_a_taker_of_dynamos_graph() -> None:
     run = Finished("my_tracer.MyTracer", *ALL, mode="training")
     told = run.told()
-    assert told["lower"] == ("skipped", "backend my_tracer lowers nothing")
+    said = "The backend my_tracer compiles nothing, so there is nothing to show."
+    assert told["lower"] == ("skipped", said)
     assert told["kerneldiff"][0] == "passed" and "no graph" not in told["kerneldiff"][1]
-    assert "nothing to bisect" in told["bisect"][1]
+    assert told["bisect"][1].startswith("There is nothing to bisect: ")
     assert told["profile"][0] == "passed"

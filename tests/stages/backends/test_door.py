@@ -138,7 +138,7 @@ def run(adapter: str, *stages: str, mode: str = "inference") -> tuple[dict[str, 
 @pytest.mark.parametrize("adapter", ["SaysLowers", "TellsNoKernels"])
 def test_kernels_that_are_not_told_are_not_none(adapter: str) -> None:
     results, stored = run(adapter, *STAGES, mode="training")
-    told = "2 AOT graphs compiled by plain; not established: what kernels run, which it does not tell"
+    told = "plain compiled 2 AOT graphs. What kernels run is not established: it does not tell."
     assert (results["lower"].status, results["lower"].message) == ("passed", told)
     facts = stored.read_json("lower/summary.json")["graphs"]
     assert [facts[graph]["kernels"] for graph in ("g0.forward", "g0.backward")] == [None, None]
@@ -154,14 +154,15 @@ def test_kernels_that_are_not_told_are_not_none(adapter: str) -> None:
 def test_a_backend_that_says_that_it_emulates_and_not_what() -> None:
     results, stored = run("SaysEmulates", *STAGES)
     assert results["lower"].status == "skipped"
-    assert results["lower"].message.startswith("not established: the backend plain does not tell what it emulated")
+    told = "What was emulated is not established: the backend plain does not tell what it emulated: "
+    assert results["lower"].message.startswith(told)
     assert results["kerneldiff"].status == "passed" and "emulat" not in results["kerneldiff"].message
     assert "lower/emulation.csv" not in stored.names()
 
 
 def test_a_front_of_its_own_that_tells_nothing() -> None:
     results, _ = run("LowersBehindItsOwnFront", *STAGES)
-    told = "not established: the backend plain does not tell what it lowered the graphs to"
+    told = "What was compiled is not established: the backend plain does not tell what it made of the graphs."
     assert (results["lower"].status, results["lower"].message) == ("skipped", told)
     assert results["kerneldiff"].status == "passed" and "no graph" not in results["kerneldiff"].message
     assert results["profile"].status == "passed"
@@ -169,18 +170,21 @@ def test_a_front_of_its_own_that_tells_nothing() -> None:
 
 def test_a_graph_that_needs_no_kernel_is_told_from_one_whose_kernels_are_not() -> None:
     results, _ = run("NeedsNoKernel", "capture", "lower", "profile")
-    assert results["lower"].message.startswith("1 AOT graph lowered to 0 generated kernels")
+    assert results["lower"].message.startswith("plain compiled 1 AOT graph to 0 generated kernels")
     assert "not established" not in results["lower"].message
 
 
 def test_dynamos_graph_lowered() -> None:
     results, stored = run("LowersDynamosGraph", "capture", "lower", "kerneldiff", mode="training")
-    assert results["lower"].message.startswith("1 Dynamo graph lowered to 1 generated kernel; 2 kernel calls")
+    told, parts = results["lower"].message.split("\n")
+    assert told.startswith("plain compiled 1 Dynamo graph to 1 generated kernel; 2 kernel calls")
     provenance = stored.read_json("lower/g0.dynamo/provenance.json")
     first, second = provenance["kernels"]
     assert (first["nodes"], second["nodes"]) == (["gelu"], ["linear"])
     assert first["captured"] == [{"graph": "g0.dynamo", "node": "gelu"}] and first["own"]
-    assert provenance["not_established"] == ["all that the kernel fused computes: the graph has no node nowhere"]
+    (unknown,) = provenance["not_established"]
+    assert unknown == "all that the kernel fused computes: the graph has no node nowhere"
+    assert parts == f"Parts of 1 graph are not established: {unknown}."
     table = pandas.read_csv(io.StringIO(stored.read_text("lower/g0.dynamo/kernels.csv")))
     assert list(table.file) == ["kernels/fused.cpp"] * 2
     assert results["kerneldiff"].status == "passed"

@@ -244,7 +244,7 @@ def test_the_error_names_a_repro_that_shows_the_violation(tmp_path: Path) -> Non
     (repro,) = error.repros.scripts
     path = tmp_path / "mine" / repro.name
     assert f"{path}  verified in a fresh process" in str(error)
-    assert f"1 repro in {tmp_path}/mine/, 1 verified" in str(error)
+    assert f"1 reproduction in {tmp_path}/mine/, 1 run and seen to show it" in str(error)
     done = subprocess.run([sys.executable, "-P", path], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 0
     assert done.stdout == "VIOLATION operation measured=torch.nn.functional.relu limit=aten.relu\n"
@@ -282,7 +282,7 @@ def test_a_long_list_is_cut_in_the_message_and_whole_in_the_file(tmp_path: Path)
     assert f"… and 6 more: all rows are in {tmp_path}/repros/violations.csv" in str(error)
     with open(tmp_path / "repros" / "violations.csv", newline="") as file:
         assert len(list(csv.DictReader(file))) == total
-    assert error.repros.left_out == 0 and len(error.repros.scripts) == 2  # the input's reader, and x + 1
+    assert error.repros.left_out == () and len(error.repros.scripts) == 2  # the input's reader, and x + 1
 
 
 def test_bare_records_decide_as_full_ones_do() -> None:

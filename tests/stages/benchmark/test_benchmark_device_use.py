@@ -105,5 +105,8 @@ def test_the_message_and_the_record_say_so_where_a_device_did_the_work(use: Devi
     stored = result.artifacts["benchmark/environment.json"]
     assert files.MACHINE.read(MemoryArtifacts(result.artifacts)) == stored
     assert stored.others_on_device == said and result.summary["benchmark"].established is True
-    assert said in result.message if said else "device" not in result.message
+    if said:
+        assert f"{said[0].upper()}{said[1:]}." in result.message.splitlines()
+    else:
+        assert "device" not in result.message
     assert [item.device_use and item.device_use.reason for item in stored.processes] == [use and use.reason] * 2

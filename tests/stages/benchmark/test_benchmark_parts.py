@@ -128,7 +128,7 @@ def test_an_optimizer_that_was_not_timed_is_said() -> None:
         each.without_optimizer = "RuntimeError: sparse"
     result = result_of(found)
     told = result.summary["benchmark"]
-    assert "the optimizer was not timed: RuntimeError: sparse" in result.message
+    assert "The optimizer was not timed: RuntimeError: sparse." in result.message.splitlines()
     assert set(told.parts) == {"forward", "backward"} and told.test.optimizer_ms is None
 
 

@@ -133,7 +133,7 @@ def test_in_this_process_both_sides_are_reported_and_the_model_is_left_alone():
     assert figures.test.compile_s == context.live["compiled"].compile_s > figures.test.median_ms / 1e3
     assert figures.speedup == pytest.approx(figures.reference.median_ms / figures.test.median_ms)
     assert figures.established is False and "one process" in figures.not_established
-    assert result.message.startswith("speed not established: it was sampled in one process")
+    assert result.message.startswith("The speed is not established: it was sampled in one process")
     for name in result.artifacts:
         assert encode(name, result.artifacts[name])
     for name, value in context.case.module.state_dict().items():
@@ -146,7 +146,7 @@ def test_a_backend_that_left_all_to_inductor_has_no_speed_of_its_own():
     context = context_of("benchmark_models.Silent")
     result = BenchmarkStage(BenchmarkConfig(warmup=1, repeats=3, max_repeats=3)).run(context)
     reason = "TorchInductor executed all 2 graphs in place of silent"
-    assert result.message.startswith(f"speed not established: {reason}; measured ")
+    assert result.message.startswith(f"The speed is not established: {reason}. Measured: ")
     assert result.message.count(reason) == 1 and result.summary["benchmark"].not_established == reason
     (process,) = result.artifacts[files.MACHINE.path].processes
     assert process.execution.inductor == process.execution.graphs == 2

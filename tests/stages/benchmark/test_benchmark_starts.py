@@ -40,7 +40,7 @@ def test_where_the_first_process_filled_the_caches_the_others_are_warm() -> None
     assert reference.cold_compile_s is reference.warm_compile_s is reference.warm_compile_reason is None
     assert reference.first_call_ms == test.first_call_ms
     result = report_of(sides, found)
-    assert "first step 30 s (cold), 2.2 s warm" in result.message
+    assert "The first step took 30 s (cold), 2.2 s warm." in result.message.splitlines()
     table = result.artifacts["benchmark/summary.csv"].set_index("side")
     assert table.loc["test", "warm_compile_ci95_low_s"] == test.warm_compile_ci95_s[0]
     assert table.loc["test", "first_call_ci95_high_ms"] == test.first_call_ci95_ms[1]  # type: ignore[index]

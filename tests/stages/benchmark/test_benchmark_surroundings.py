@@ -45,4 +45,4 @@ def test_several_fresh_processes_sample(measured: Measured) -> None:
 
 
 def test_more_threads_than_cores_establish_no_speed_up(measured: Measured) -> None:
-    assert measured[0].message.startswith(f"speed not established: torch uses {THREADS} threads on ")
+    assert measured[0].message.startswith(f"The speed is not established: torch uses {THREADS} threads on ")

@@ -149,7 +149,7 @@ def test_each_size_has_the_share_of_one_process_and_a_failing_one_ends_none(monk
         "its sampling process was killed by SIGKILL before it had a result; see run.log"
     }
     assert result.message.endswith(
-        "; most samples/s at batch 4: 4000 (test), 2000 (reference); not established at batch 3"
+        "\nMost samples/s at batch 4: 4000 (test), 2000 (reference); not established at batch 3."
     )
     assert not result.repeatable
 

@@ -87,7 +87,7 @@ def test_noise_is_not_told_as_a_side_that_is_not_steady() -> None:
 
 def test_what_a_limit_ended_is_said_beside_the_speed_up() -> None:
     result = result_of([sampled(index, [2.0] * 4, [1.0] * 4, steady=False) for index in range(3)])
-    assert "not known to be steady after warm-up: the reference side, the test side" in result.message
+    assert "Not known to be steady after warm-up: the reference side, the test side." in result.message.splitlines()
     side = result.summary["benchmark"].test
     assert (side.warmup_calls, side.steady) == (4, False)
     assert set(result.artifacts["benchmark/summary.csv"]["steady"]) == {False}

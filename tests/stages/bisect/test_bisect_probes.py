@@ -240,7 +240,7 @@ def test_the_stage_judges_as_kerneldiff_did() -> None:
     assert context.artifacts.read_json("kerneldiff/options.json")["factor"] == 1e9
     crashed = context_of("WrongOperation", {"kerneldiff/options.json": {"factor": 1e9}})
     result = BisectStage(BisectConfig(isolate=False)).run(crashed)
-    assert result.status == "passed" and result.message.startswith("nothing to bisect: within_floor")
+    assert result.status == "passed" and result.message.startswith("There is nothing to bisect: within_floor")
 
 
 def test_a_fault_that_only_a_later_call_shows_is_not_established() -> None:
@@ -253,7 +253,11 @@ def test_a_fault_that_only_a_later_call_shows_is_not_established() -> None:
     assert found.status == "failed" and "draws of the inputs" in found.message
     result = BisectStage(BisectConfig()).run(context)
     assert result.status == "failed"
-    assert result.message.startswith("not established: kerneldiff's fault is not there in a probe"), result.message
+    told = (
+        "Which part of the compiler it is, is not established: kerneldiff's fault did not show again in a run that "
+        "compiles and calls once.\n"
+    )
+    assert result.message.startswith(told), result.message
 
 
 def diagnosis(verdict: str, side: str | None = None) -> dict[str, Any]:
@@ -263,9 +267,10 @@ def diagnosis(verdict: str, side: str | None = None) -> dict[str, Any]:
 
 def test_nothing_is_compiled_where_kerneldiff_passed_or_had_no_reference() -> None:
     passed = BisectStage(BisectConfig()).run(context_of("CrashInCompile", diagnosis("within_floor")))
-    assert (passed.status, passed.message) == ("passed", "nothing to bisect: kerneldiff's verdict is within_floor")
+    told = "There is nothing to bisect: kerneldiff's verdict is within_floor."
+    assert (passed.status, passed.message) == ("passed", told)
     skipped = BisectStage(BisectConfig()).run(context_of("CrashInCompile", diagnosis("not_established", "reference")))
-    assert (skipped.status, skipped.message) == ("skipped", "kerneldiff has no reference: it said so")
+    assert (skipped.status, skipped.message) == ("skipped", "There is nothing to compare with: it said so.")
 
 
 @pytest.mark.parametrize("options", [{"max_probes": 0}, {"timeout_s": 0.0}])

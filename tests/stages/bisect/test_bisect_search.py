@@ -84,7 +84,8 @@ def test_a_fault_without_a_compiler_is_none() -> None:
 
 def test_no_fault_is_nothing_to_bisect() -> None:
     result = bisected(Compiler(lambda link, off: OK, {}))
-    assert result.verdict == "none" and result.answer == "nothing to bisect: it said ok; 1 compilation, 0.5 s"
+    told = "There is nothing to bisect: it said ok.\nIt took 1 compilation, 0.5 s."
+    assert result.verdict == "none" and result.answer == told
 
 
 def test_what_could_not_be_compared_is_not_established() -> None:
@@ -118,7 +119,7 @@ def test_two_faults_that_have_nothing_to_do_with_each_other_are_told_as_two() ->
     assert (result.verdict, result.names, result.faults) == ("found", ["mm", "gelu"], [["mm"], ["gelu"]])
     assert [(item.key, item.occurrence) for item in result.applications] == [("gelu", 1), ("mm", 3)]
     told = "2 independent faults: one goes away without the lowering of mm at node_6; "
-    assert told + "one goes away without the lowering of gelu at node_5; " in result.answer
+    assert told + "one goes away without the lowering of gelu at node_5. " in result.answer
     assert len(compiler.settings) <= 30
     off = next(probe for probe in result.probes if probe.number == result.confirmed["off"])
     assert off.setting.off == {Switch(Group.LOWERINGS, "gelu", 1), Switch(Group.LOWERINGS, "mm", 3)}
@@ -141,7 +142,7 @@ def test_a_fault_in_another_output_is_another_fault() -> None:
 def test_places_of_one_operation_are_all_told() -> None:
     wrong = {("mm", 0): {"output": 2.0}, ("mm", 3): {"output": 5.0}}
     result = bisected(TwoFaults(OPERATIONS_OF_A_MODEL, wrong))
-    assert "the lowering of mm (2 of 4 applications) at node_0 and at node_6; " in result.answer
+    assert "the lowering of mm (2 of 4 applications) at node_0 and at node_6. " in result.answer
 
 
 def test_no_place_is_named_that_was_not_tried() -> None:
@@ -155,7 +156,9 @@ def test_what_was_seen_is_data() -> None:
     rule = behind(Link.BACKEND, lambda off: OK if "c" in off else DEFECT)
     found = record_of(bisected(Compiler(rule, {Group.LOWERINGS: list("abc")})))
     assert (found.relation, found.names, found.faults) == ("goes_away_without", ["c"], [["c"]])
-    assert "TorchInductor: the fault goes away without the lowering of c; that hides it, and is not" in found.answer
+    told, *figures = found.answer.split("\n")
+    assert "The fault comes in with TorchInductor: the fault goes away without the lowering of c. " in told
+    assert "What makes a fault go away hides it. The fault need not lie there." in figures
     assert record_of(bisected(Compiler(from_link(Link.DYNAMO), {}))).relation is None
 
 
@@ -166,8 +169,10 @@ def test_an_option_is_typed_and_its_lowerings_are_told() -> None:
     )
     assert (result.group, result.names, result.also) == (Group.OPTIONS, ["cpp.simdlen=1"], ["c"])
     assert record_of(result).relation == "goes_away_with"
-    assert "the fault goes away with cpp.simdlen=1; it goes away too without the lowering of c; " in result.answer
     assert result.remedy is not None and result.remedy.text == "backend.inductor.cpp.simdlen=1"
+    told, *figures = result.answer.split("\n")
+    assert told.endswith(f"the fault goes away with cpp.simdlen=1. To be rid of it, type: {result.remedy.text}"), told
+    assert "It goes away too without the lowering of c." in figures
 
 
 def test_options_are_left_alone_where_the_user_says_so() -> None:
@@ -233,7 +238,7 @@ def test_a_defect_in_the_place_of_a_crash_is_not_gone() -> None:
 def test_a_fault_that_does_not_repeat_is_not_established() -> None:
     answers = iter([DEFECT, *[OK] * 50])
     result = bisected(Compiler(lambda link, off: next(answers), {Group.LOWERINGS: list("ab")}))
-    assert result.verdict == "not_established" and "does not repeat" in result.answer
+    assert result.verdict == "not_established" and "the fault comes and goes with the same setting" in result.answer
 
 
 def test_the_search_ends_where_its_probes_are_used_up() -> None:

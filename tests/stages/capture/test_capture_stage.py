@@ -52,8 +52,9 @@ def test_summary_counts(broken: tuple[StageResult, MemoryArtifacts]) -> None:
     items = sum(node["target"] == "_operator.getitem" for node in calls)
     assert items > 0 and counts.nodes == len(calls) - items
     assert result.message == (
-        f"3 Dynamo graphs (AOTAutograd: 3 forward, 3 backward), {counts.nodes} operations, 2 graph breaks, "
-        f"{counts.guards} guards"
+        "Dynamo captured 3 graphs, with 2 graph breaks; Python runs what lies between. "
+        f"AOTAutograd made {counts.nodes} operations of them.\n"
+        f"AOTAutograd: 3 forward, 3 backward. {counts.guards} guards."
     )
 
 
@@ -65,7 +66,8 @@ def test_the_message_names_the_setting_of_dynamos_that_would_make_a_graph() -> N
 
 def test_sizes_traced_otherwise_than_they_are_compiled_are_told() -> None:
     result, artifacts = run(case_of(Small(), torch.ones(5, 4)), dynamic=True)
-    assert "traced with dynamic=True here alone" in result.message
+    said = "Traced with dynamic=True here alone: stages that compile let torch decide."
+    assert said in result.message.splitlines()
     shapes = [tensor["shape"] for node in artifacts.read_json("capture/graphs/g0.forward.json")["nodes"]
               for tensor in node["outputs"]]  # fmt: skip
     assert any(isinstance(size, str) for shape in shapes for size in shape)
@@ -88,7 +90,7 @@ def test_two_captures_of_one_case_agree() -> None:
 def test_no_graph_is_not_a_pass() -> None:
     result, _ = run(case_of(NoTensors(), torch.ones(3)))
     assert result.status == "failed"
-    assert "not established" in result.message
+    assert result.message == "Nothing was captured: torch.compile made no graph of this model."
     assert result.summary["graphs"].dynamo == 0
 
 

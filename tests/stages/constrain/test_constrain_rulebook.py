@@ -102,8 +102,11 @@ def rules(result: StageResult) -> list[tuple[str, str]]:
 def test_without_a_profile_the_backends_capabilities_are_checked() -> None:
     result = run(settings(Chip))
     assert result.status == "passed" and set(rules(result)) == {("alignment", "warning")}
-    assert "of chip in warning mode" in result.message
-    assert "the rules are those that the backend chip declares (accel=none)" in result.message
+    told, *figures = result.message.split("\n")
+    assert told == (
+        "The model does not fit chip: 2 violations (alignment 2). The profile is not strict, so the run goes on."
+    )
+    assert "The rules are those that the backend chip declares (accel=none)." in figures
     found = result.summary["violations"]
     assert (found.profile, found.declared_by, found.total) == ("chip", "backend", len(rules(result)))
 
@@ -122,7 +125,7 @@ def test_a_field_of_accel_edits_what_the_backend_declares() -> None:
 def test_a_named_profile_takes_the_place_of_the_capabilities() -> None:
     result = run(settings(Chip, AccelConfig(name="mine", alignment=4)))
     assert rules(result) == []
-    assert "mine took the place of the rules that the backend chip declares" in result.message
+    assert "mine took the place of the rules that the backend chip declares." in result.message.splitlines()
     assert result.summary["violations"].declared_by == "accel"
 
 
@@ -149,12 +152,15 @@ def test_a_waiver_covers_what_an_own_check_found(caplog: pytest.LogCaptureFixtur
 def test_an_own_check_alone_is_a_check() -> None:
     result = run(settings(OnlyACheck))
     assert (result.status, result.summary["violations"].total) == ("passed", 0)
-    assert "nothing was checked" not in result.message and "the backend only_a_check checked as well" in result.message
+    told, *figures = result.message.split("\n")
+    assert told == "The model fits only_a_check: no rule of it is broken."
+    assert "nothing was checked" not in result.message.lower()
+    assert "The backend only_a_check checked as well." in figures
 
 
 def test_a_backend_that_declares_nothing_leaves_the_run_unchecked() -> None:
     result = run(settings("faulty_adapters.CrashInCompile"))
-    assert result.message == "nothing was checked: the profile none has no rules"
+    assert result.message == "Nothing was checked: the profile none has no rules."
     assert result.summary["violations"].total is None
 
 

@@ -16,6 +16,8 @@ from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.rules.violations import COLUMNS
 
 TABLE, SUMMARY = files.VIOLATIONS.path, files.BY_RULE.path
+FITS = "The model fits none: no rule of it is broken."
+STOPPED = "The profile is strict, so nothing is compiled. To go on all the same, type: accel.strict=false"
 
 
 def run(accel, **more):
@@ -26,7 +28,12 @@ def test_strict_fails_with_every_violation_and_warning_passes():
     strict, warning = run({"alignment": 8, "strict": True}), run({"alignment": 8})
     assert (strict.status, warning.status) == ("failed", "passed")
     assert len(strict.artifacts[TABLE]) == len(warning.artifacts[TABLE]) == 2
-    assert strict.message == "2 violations of none in strict mode (alignment 2); 2 repros in repros/, 0 verified"
+    assert strict.message == (
+        f"The model does not fit none: 2 violations (alignment 2). {STOPPED}\n"
+        "Rule alignment: The last dimension of activations and parameters must be a multiple of 8 elements, or 1.\n"
+        "Checked: 1 graph (seen as forward).\n"
+        "2 reproductions in repros/, 0 run and seen to show it."
+    )
     assert "repros" not in warning.summary and list(warning.artifacts) == [TABLE, SUMMARY]
     assert strict.summary["violations"].strict is True and warning.summary["violations"].strict is False
     assert set(strict.artifacts[TABLE]["severity"]) == {"error"}
@@ -48,19 +55,20 @@ def test_digest_columns_are_columns():
 def test_no_graph_is_not_established():
     for accel in ({}, {"alignment": 8}):
         result = run(accel, graphs=())
-        assert (result.status, result.message) == ("failed", "not established: no captured graph")
+        said = "Whether the model fits none is not established: no graph was captured."
+        assert (result.status, result.message) == ("failed", said)
         assert result.artifacts == {}
 
 
 def test_no_rules_and_a_fit_are_told_apart():
-    assert run({}).message == "nothing was checked: the profile none has no rules"
+    assert run({}).message == "Nothing was checked: the profile none has no rules."
     assert run({}).summary["violations"].total is None
     assert run({"alignment": 2}).summary["violations"].total == 0
-    assert run({"alignment": 2}).message == "1 graph (seen as forward) fits none"
+    assert run({"alignment": 2}).message == f"{FITS}\nChecked: 1 graph (seen as forward)."
     both = (replace(GRAPH, id="g0.dynamo", kind="dynamo"), GRAPH)
-    assert run({"alignment": 2}, graphs=both).message == "1 graph (seen as dynamo, forward) fits none"
+    assert run({"alignment": 2}, graphs=both).message == f"{FITS}\nChecked: 1 graph (seen as dynamo, forward)."
     two = (*both, replace(GRAPH, id="g1.forward"))
-    assert run({"alignment": 2}, graphs=two).message == "2 graphs (seen as dynamo, forward) fit none"
+    assert run({"alignment": 2}, graphs=two).message == f"{FITS}\nChecked: 2 graphs (seen as dynamo, forward)."
     assert list(run({}).artifacts[TABLE].columns) == COLUMNS
 
 
@@ -72,12 +80,19 @@ def test_no_rules_and_a_fit_are_told_apart():
         (["skipped_frame", "skipped_frame"], "2 skipped frames"),
     ],
 )
-@pytest.mark.parametrize("accel", [{"alignment": 2}, {"alignment": 8, "strict": True}])
-def test_what_runs_outside_the_graphs_was_not_checked(accel, kinds, told):
+@pytest.mark.parametrize(
+    ("accel", "fit", "further"),
+    [
+        ({"alignment": 2}, FITS, ""),
+        ({"alignment": 8, "strict": True}, "The model does not fit none: 2 violations (alignment 2).", f" {STOPPED}"),
+    ],
+)
+def test_what_runs_outside_the_graphs_was_not_checked(accel, fit, further, kinds, told):
     given = context(accel)
     given.artifacts.content["capture/breaks.json"] = [{"kind": kind, "reason": "print"} for kind in kinds]
     message = ConstrainStage(ConstrainConfig(repros=0)).run(given).message
-    assert message.endswith(f"what runs outside the graphs was not checked ({told})")
+    said = f"{fit} What runs outside the graphs was not checked ({told}).{further}"
+    assert message.partition("\n")[0] == said
     given.artifacts.content["capture/breaks.json"] = []
     assert "not checked" not in ConstrainStage(ConstrainConfig(repros=0)).run(given).message
 
@@ -92,7 +107,9 @@ def test_a_strict_profile_is_not_established_for_a_model_with_graph_breaks(accel
     given.artifacts.content["capture/breaks.json"] = [{"kind": "break", "reason": "print"}]
     result = ConstrainStage(ConstrainConfig()).run(given)
     assert result.status == status
-    assert ("not established: what runs outside the graphs was not checked" in result.message) == (status == "failed")
+    outside = "What runs outside the graphs was not checked (1 graph break)."
+    said = f"Whether the model fits none is not established. {outside} {STOPPED}"
+    assert (result.message.partition("\n")[0] == said) == ("not established" in result.message) == (status == "failed")
     assert not [name for name in result.artifacts if name.startswith("repros/")]
 
 
@@ -112,7 +129,7 @@ def test_waivers_tell_when_they_end_and_that_they_did_nothing():
     result = run({"alignment": 16, "waivers": waivers})
     messages = result.artifacts[TABLE]["message"]
     assert len(messages) and messages.str.endswith(" (waived until 2999-01-31: r)").all()
-    assert "no finding is waived by dtype (no such thing)" in result.message
+    assert "No finding is waived by dtype (no such thing)." in result.message.splitlines()
 
 
 def test_bytes_that_int64_can_not_hold_are_kept_as_they_are():

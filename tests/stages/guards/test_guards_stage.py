@@ -95,34 +95,42 @@ def test_the_summary_and_the_message(masked: tuple[StageResult, MemoryArtifacts]
     assert (counts.recompiled, counts.not_established) == (6, 0)
     assert counts.dynamic_shapes == DynamicShapes(kept=counts.guards - 2, relaxed=2, gone=0)
     assert masked[0].message == (
-        f"1 graph with {counts.guards} guards, no graph break, recompiles when these vary: "
-        "batch (static, automatic); length (static, automatic), dynamic shapes relax 2 guards and remove 0"
+        "It recompiles when these vary: batch (static, automatic); length (static, automatic).\n"
+        f"1 graph with {counts.guards} guards, no graph break, dynamic shapes relax 2 guards and remove 0."
     )
 
 
 def test_the_report_shows_it(masked: tuple[StageResult, MemoryArtifacts]) -> None:
     settings = Settings(ModelConfig("small"))
-    report = ReportStage(ReportConfig()).run(StageContext(settings, masked[1]))
+    told, figures = masked[0].message.split("\n")
+    stages = [{"name": "guards", "status": masked[0].status, "message": masked[0].message}]
+    summary = {"run": {}, "verdict": "passed", "stages": stages}
+    stored = MemoryArtifacts(masked[1].content | {"summary.json": summary})
+    report = ReportStage(ReportConfig()).run(StageContext(settings, stored))
     html, data = report.artifacts["report/report.html"], report.artifacts["report/report.json"]
     assert "What makes it compile again?" in html and "expected 16, actual 8" in html
     assert data["guards"]["graphs"][0]["relaxed"] == 2
-    assert any(line.startswith("It recompiles when these vary: batch (static") for line in data["findings"])
+    assert told.startswith("It recompiles when these vary: batch (static") and told in data["findings"]
+    assert f"<li>{figures}</li>" in html
 
 
 def test_no_graph_is_not_established() -> None:
     result, _ = run(case_of(NoTensors(), torch.ones(3)), vary=["contiguity"])
-    assert result.status == "failed" and result.message.startswith("not established: torch.compile made no graph")
+    assert result.status == "failed" and result.message == (
+        "What makes it compile again is not established: torch.compile made no graph of this model."
+    )
 
 
 def test_no_variation_is_not_established() -> None:
     result, artifacts = run(case_of(Plain(), torch.ones(6, 4)), vary=["length"])
-    assert result.status == "failed" and result.message.startswith("not established: no variation could be called")
+    said = "What makes it compile again is not established: no variation could be called.\n"
+    assert result.status == "failed" and result.message.startswith(said)
     assert [row["static"] for row in rows(artifacts, "variations")] == ["reused", "not_established"]
 
 
 def test_guards_alone_can_be_asked_for() -> None:
     result, _ = run(case_of(Plain(), torch.ones(6, 4)), vary=[], compiler="backend")
-    assert result.status == "passed" and "nothing that was varied recompiles" in result.message
+    assert result.status == "passed" and result.message.startswith("Nothing that was varied recompiles.\n")
 
 
 def test_named_dimensions_come_nested_from_the_command_line() -> None:
@@ -255,9 +263,10 @@ class Numbers(torch.nn.Module):
 
 def test_what_was_not_varied_and_what_the_model_refuses_are_told() -> None:
     result, _ = run(case_of(Numbers(), torch.ones(4, 3), 2.0, flag=True), vary=["dtype"])
-    assert "; not varied: scale, flag (no tensor; its guards are in guards.json)" in result.message
-    assert "1 variation that the model itself refuses" in result.message
-    assert "not established" not in result.message.removeprefix("not established: no variation could be called; ")
+    told, figures, unvaried = result.message.split("\n")
+    assert told == "What makes it compile again is not established: no variation could be called."
+    assert "1 variation that the model itself refuses" in figures and "not established" not in figures
+    assert unvaried == "Not varied: scale, flag (no tensor; its guards are in guards.json)."
 
 
 @pytest.mark.parametrize(

@@ -162,7 +162,7 @@ def test_the_stage_and_the_report_count_kernels_alike(lowered: MemoryArtifacts) 
     for graph in data["lowering"]:
         assert (
             message_of({graph["graph"]: facts[graph["graph"]]}, "inductor")
-            == f"1 AOT graph lowered to {graph['calls']}"
+            == f"inductor compiled 1 AOT graph to {graph['calls']}."
         )
 
 
@@ -246,7 +246,8 @@ def test_dropout_draws_what_eager_draws(backend: str) -> None:
 def test_a_backend_that_lowers_nothing_is_skipped() -> None:
     context, _ = context_for(small_case("inference"), name="eager", adapter="eager")
     result = LowerStage(LowerConfig()).run(context)
-    assert (result.status, result.message) == ("skipped", "backend eager lowers nothing")
+    told = "The backend eager compiles nothing, so there is nothing to show."
+    assert (result.status, result.message) == ("skipped", told)
     assert "compiled" not in context.live
 
 

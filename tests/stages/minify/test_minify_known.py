@@ -73,13 +73,21 @@ def test_the_operation_at_fault_and_the_draw_that_shows_it_are_known() -> None:
 @pytest.mark.parametrize(
     ("diagnosis", "earlier", "status", "message"),
     [
-        ({"verdict": "exact"}, PASSED, "passed", "nothing to minify: kerneldiff's verdict is exact"),
-        (None, {"lower": ("passed", "")}, "skipped", "not established: whether the numbers are right, since kerneldiff "
-         "was not selected; of the others: lower passed"),
-        (None, {"lower": ("crashed", "")}, "skipped", "not established: no script can show how lower ended: so"),
-        ({"verdict": "not_established"}, PASSED, "skipped", "not established: what kerneldiff could not compare: "),
+        ({"verdict": "exact"}, PASSED, "passed", "There is nothing to minify: kerneldiff's verdict is exact."),
+        (None, {"lower": ("passed", "")}, "skipped",
+         "Not established: kerneldiff was not selected, so no failure is known.\nOf the others: lower passed."),
+        (None, {"lower": ("passed", ""), "kerneldiff": ("skipped", "")}, "skipped",
+         "Not established: kerneldiff was skipped, so no failure is known.\nSo.\n"
+         "Of the others: kerneldiff skipped, lower passed."),
+        (None, {"lower": ("crashed", "")}, "skipped", "Not established: no script can show how lower ended. So."),
+        ({"verdict": "not_established"}, PASSED, "skipped",
+         "Not established: kerneldiff could not compare, so no failure is known."),
+        ({"verdict": "not_established", "message": "so"}, PASSED, "skipped",
+         "Not established: kerneldiff could not compare, so no failure is known. So."),
         ({"verdict": "not_established", "error": {"side": "reference", "type": "E"}}, PASSED, "skipped",
-         "kerneldiff has no reference: "),
+         "There is nothing to compare with."),
+        ({"verdict": "not_established", "message": "E: so", "error": {"side": "reference", "type": "E"}}, PASSED,
+         "skipped", "There is nothing to compare with: E: so."),
     ],
 )  # fmt: skip
 def test_where_there_is_nothing_to_look_for_it_says_why(
@@ -91,7 +99,8 @@ def test_where_there_is_nothing_to_look_for_it_says_why(
 
 def test_what_left_scripts_of_its_own_is_not_looked_for() -> None:
     found = looked_at(None, {"lower": ("crashed", "error ProfileViolated")}, repros=[{"path": "repros/a.py"}])
-    assert (found.status, found.message) == ("skipped", "lower left 1 reproduction of its own")
+    told = "There is nothing to do: lower left 1 reproduction of its own."
+    assert (found.status, found.message) == ("skipped", told)
 
 
 @pytest.mark.parametrize(
@@ -145,4 +154,6 @@ def test_a_search_that_raises_leaves_the_runs_failure_alone() -> None:
     settings = Settings(ModelConfig("custom", build={"_target_": "no.such"}))
     earlier = {"lower": StageRecord("lower", "crashed", 1.0, "", cause="signal 11")}
     result = MinifyStage(MinifyConfig()).run(StageContext(settings, MemoryArtifacts(), earlier=earlier))
-    assert result.status == "failed" and result.message.startswith("not established: the search ended with "), result
+    told = "Not established: the search ended with ConfigurationError: model.build._target_: got 'no.such': "
+    assert result.status == "failed" and result.message.startswith(told), result
+    assert result.message.endswith("on Python's path."), result

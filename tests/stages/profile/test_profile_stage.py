@@ -4,6 +4,7 @@ import csv
 import gzip
 import io
 import json
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -106,7 +107,8 @@ def test_the_slow_line_is_on_top(any_backend: Finished) -> None:
     assert "churn" in operations.operation[0]
     kernels = any_backend.table("kernels").sort_values("time_us", ascending=False)
     assert kernels.iloc[0].sources == slow and "churn" in kernels.iloc[0].kernel
-    assert f"most at {slow}" in any_backend.result.message
+    told = any_backend.result.message.partition("\n")[0]
+    assert re.search(rf", the most \(\d+ %\) from {re.escape(slow)}: {re.escape(lines.code[0])}\.", told)
 
 
 def test_the_tables_add_up_to_what_was_observed(any_backend: Finished) -> None:
@@ -264,11 +266,20 @@ def test_ranges_at_the_wrong_launch_would_show(monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_the_report_has_a_section(inductor: Finished) -> None:
-    result = ReportStage(ReportConfig(max_rows=3)).run(inductor.context)
+    message = inductor.result.message
+    stages = [{"name": "profile", "status": inductor.result.status, "message": message}]
+    stored = MemoryArtifacts({"summary.json": {"run": {}, "verdict": "passed", "stages": stages}})
+    stored.content |= inductor.artifacts.content
+    result = ReportStage(ReportConfig(max_rows=3)).run(StageContext(inductor.context.settings, stored))
     html, data = result.artifacts["report/report.html"], result.artifacts["report/report.json"]
     assert "Where does the time go?" in html and "hidden = torch.ops.profile_tests.churn(hidden)" in html
     assert data["profile"]["lines"]["rows_total"] == len(inductor.table("lines"))
-    assert any(SLOW in finding and "of a step is in kernels" in finding for finding in data["findings"])
+    told, *figures = message.splitlines()
+    assert told in data["findings"] and told.startswith("A step takes ") and line_of("churn(hidden)") in told
+    (longest,) = [line for line in figures if line.startswith("The longest: ")]
+    (entry,) = [entry for entry in data["contents"] if entry.key == "profile"]
+    assert SLOW in longest and list(entry.figures) == figures
+    assert f"<li>{longest.partition(' (')[0]} (" in html
     without = ReportStage(ReportConfig()).run(StageContext(inductor.context.settings, MemoryArtifacts()))
     assert "Where does the time go?" not in without.artifacts["report/report.html"]
 

@@ -78,7 +78,7 @@ def test_the_stage_runs_what_it_writes_before_it_calls_it_verified() -> None:
     assert (first.verified, first.reason, first.failure_class) == (True, "", "violation:alignment")
     assert (second.verified, second.reason) == (False, "not run: the first 1 are")
     assert {item.path for item in (first, second)} == {name for name in result.artifacts if name.startswith("repros/")}
-    assert result.message.endswith("2 repros in repros/, 1 verified")
+    assert result.message.endswith("\n2 reproductions in repros/, 1 run and seen to show it.")
 
 
 def test_no_repros_where_none_are_wanted_or_nothing_is_violated() -> None:

@@ -92,7 +92,9 @@ def test_a_group_contracts_its_own_channels(target: str, inputs: list[Any], expe
             source = given.node(str(inputs[int(row.operand[5])])).outputs[0]
             parts = 1 if int(row.measured) in source.shape[:2] else 4
             assert row.cost_bytes == source.nbytes // int(row.measured) * (limit - int(row.measured))
-            assert row.suggestion.startswith(f"use {limit * parts} (")
+            each = f", {limit} in each of {parts} groups" if parts > 1 else ""
+            sizes = f"from {int(row.measured) * parts} to {limit * parts} elements"
+            assert row.suggestion == f"pad it {sizes}{each}, or let the compiler pad it"
     assert found(given, alignment=2, alignment_dims="contraction") == []
 
 

@@ -130,7 +130,9 @@ def test_every_total_counts_findings(tmp_path: Path) -> None:
     stored = MemoryArtifacts({f"capture/graphs/{graph.id}.json": graph.to_json() for graph in graphs()})
     settings = Settings(ModelConfig(), accel=denying("aten.relu"))
     result = ConstrainStage(ConstrainConfig(verified_repros=0)).run(StageContext(settings, stored))
-    assert result.message.startswith("4 violations of none in strict mode (operation 4); 1 repro in repros/")
+    told, *figures = result.message.split("\n")
+    assert told.startswith("The model does not fit none: 4 violations (operation 4). The profile is strict, ")
+    assert "1 reproduction in repros/, 0 run and seen to show it." in figures
     assert result.summary["violations"].total == 4
     assert result.artifacts[files.BY_RULE.path]["findings"].tolist() == [4]
     (repro,) = result.summary["repros"]
