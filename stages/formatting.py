@@ -34,8 +34,19 @@ def as_sentence(text: str) -> str:
 
 
 def closed(text: str) -> str:
-    """With a full stop, as what stands behind a colon ends."""
-    return text if text.endswith((".", "?", "!")) else f"{text}."
+    """With a full stop; empty where it is."""
+    return text if not text or text.endswith((".", "?", "!")) else f"{text}."
+
+
+def because(text: str, reason: str) -> str:
+    """``text: reason.``, or without a reason ``text.``"""
+    return closed(f"{text}: {reason}" if reason else text)
+
+
+def noted(message: str, note: str) -> str:
+    """A stage's message with a note behind its first line; as it is without one."""
+    told, *figures = message.split("\n")
+    return "\n".join([f"{told} ({note})".lstrip(), *figures]) if note else message
 
 
 def counted(number: int, noun: str, plural: str | None = None) -> str:

@@ -13,10 +13,11 @@ from inductor_debug.stages.artifacts.bisection import (
 from inductor_debug.stages.artifacts.tables import ProbeRow
 from inductor_debug.stages.bisect.kinds import Link, Verdict
 from inductor_debug.stages.bisect.records import BackendFacts, Bisection
-from inductor_debug.stages.formatting import closed, counted, in_lines
+from inductor_debug.stages.formatting import because, counted, in_lines
 from inductor_debug.stages.torch_internals.switch_records import OPTION_GROUPS, Application, Group
 
 HIDES = "What makes a fault go away hides it. The fault need not lie there."
+UNKNOWN = "Which part of the compiler it is, is not established"
 FEWER = "with fewer of them off something else fails"
 SHOWN = 3
 """Places of one switch that a message shows."""
@@ -44,7 +45,7 @@ def _finding(result: Bisection, facts: BackendFacts) -> str:
     if result.remedy is None:
         return f"{told} No option that was tried makes it go away."
     how = {"option": "type: ", "python": "run in Python first: ", "edit": ""}[result.remedy.kind]
-    return f"{told} To be rid of it, {how}{result.remedy.text}"
+    return f"{told} To be rid of {'them' if len(result.faults) > 1 else 'it'}, {how}{result.remedy.text}"
 
 
 def _beside(result: Bisection) -> list[str]:
@@ -61,7 +62,7 @@ def _beside(result: Bisection) -> list[str]:
 
 def _none(result: Bisection) -> str:
     if result.fault is None:
-        return f"There is nothing to bisect: {closed(result.probes[0].outcome.message)}"
+        return because("There is nothing to bisect", result.probes[0].outcome.message)
     return (
         "No part of the compiler: the model without any compiler has the fault too. It is the model that is wrong, or "
         "what it is compared with."
@@ -70,12 +71,12 @@ def _none(result: Bisection) -> str:
 
 def _not_established(result: Bisection) -> str:
     if result.fault is None:
-        return f"Which part of the compiler it is, is not established: {closed(result.probes[0].outcome.message)}"
+        return because(UNKNOWN, result.probes[0].outcome.message)
     if result.confirmed or not result.repeats:
         why = "the fault comes and goes with the same setting"
     else:
         why = f"{counted(len(result.probes), 'probe')} did not suffice (stages.bisect.max_probes)"
-    return f"Which part of the compiler it is, is not established: {why}."
+    return because(UNKNOWN, why)
 
 
 def _subsystem(result: Bisection, facts: BackendFacts) -> str:
@@ -99,8 +100,8 @@ def _gone_with(result: Bisection) -> str:
         least = "at least " if len(result.names) > len(each) else ""
         return f"{least}{len(each)} independent faults: {'; '.join(f'one {told}' for told in each)}"
     if result.verdict == "narrowed":
-        return f"the fault goes away without {_switches(result, result.names)}; {FEWER}"
-    return f"the fault {each[0]}"
+        return f"it goes away without {_switches(result, result.names)}; {FEWER}"
+    return f"it {each[0]}"
 
 
 def _one_or_several(names: list[str]) -> str:

@@ -9,10 +9,10 @@ from inductor_debug.models.options import check_declared
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.bisect.declaration import DECLARATION
 from inductor_debug.stages.bisect.engine import Investigation, Probing
-from inductor_debug.stages.bisect.messages import record_of, rows
+from inductor_debug.stages.bisect.messages import UNKNOWN, record_of, rows
 from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import closed, in_lines
+from inductor_debug.stages.formatting import because, in_lines
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.numerics.verdict import FAILING
 
@@ -37,7 +37,7 @@ class BisectStage(Stage):
         if diagnosis is not None and diagnosis.verdict not in FAILING:
             return StageResult("passed", f"There is nothing to bisect: kerneldiff's verdict is {diagnosis.verdict}.")
         if diagnosis is not None and (diagnosis.error or {}).get("side") == "reference":
-            return StageResult("skipped", f"There is nothing to compare with: {closed(diagnosis.message)}")
+            return StageResult("skipped", because("There is nothing to compare with", diagnosis.message))
         options = from_primitives(KernelDiffConfig, files.COMPARISON_OPTIONS.read(context.artifacts) or {})
         if diagnosis is not None and diagnosis.draw > 1:
             options = dataclasses.replace(options, draw=diagnosis.draw)
@@ -50,10 +50,7 @@ class BisectStage(Stage):
         }
         healthy = result.verdict == "none" and result.fault is None
         if healthy and diagnosis is not None:  # whose verdict is a fault
-            told = (
-                "Which part of the compiler it is, is not established: kerneldiff's fault did not show again in a run "
-            )
-            told += "that compiles and calls once."
+            told = because(UNKNOWN, "kerneldiff's fault did not show again in a run that compiles and calls once")
             return StageResult("failed", in_lines(told, result.answer), artifacts)
         return StageResult("passed" if healthy else "failed", result.answer, artifacts)
 

@@ -9,7 +9,7 @@ from inductor_debug.stages.capture.compilation import Capture, capture
 from inductor_debug.stages.capture.declaration import DECLARATION
 from inductor_debug.stages.capture.sources import excerpts
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import closed, counted, describe_breaks, in_lines
+from inductor_debug.stages.formatting import because, counted, describe_breaks, in_lines
 from inductor_debug.stages.graph_pictures import draw_graph
 from inductor_debug.stages.graphs.statistics import statistics
 from inductor_debug.stages.torch_internals.compiler_options import CompilationOptions
@@ -61,7 +61,7 @@ def _message(found: Capture) -> str:
     help = breaks.helping_settings(item.detail for item in found.breaks)
     help = f" {help}" if help else ""
     if not found.graphs:
-        cause = f" The first break: {closed(found.breaks[0].reason)}" if found.breaks else ""
+        cause = f" {because('The first break', found.breaks[0].reason)}" if found.breaks else ""
         return f"Nothing was captured: torch.compile made no graph of this model.{cause}{help}"
     counts = _counts(found)
     broken = describe_breaks([item.kind for item in found.breaks])

@@ -10,7 +10,7 @@ from inductor_debug.models.nested import named_tensors
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.capture.breaks import helping_settings
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import closed, counted, describe_breaks, in_lines, in_words
+from inductor_debug.stages.formatting import because, counted, describe_breaks, in_lines, in_words
 from inductor_debug.stages.guards import tables
 from inductor_debug.stages.guards.config import SIZED, check_options, named_dims
 from inductor_debug.stages.guards.declaration import DECLARATION
@@ -93,7 +93,7 @@ def message(report: GuardReport) -> str:
     """What makes it compile again, in a sentence; below it the figures."""
     if not report.graphs:
         breaks = report.bases["automatic"].breaks
-        cause = f" The first break: {closed(breaks[0].reason)}" if breaks else ""
+        cause = f" {because('The first break', breaks[0].reason)}" if breaks else ""
         help = helping_settings(" ".join(item.hints) for item in breaks)
         told = f"What makes it compile again is not established: torch.compile made no graph of this model.{cause}"
         return in_words(told, help)

@@ -12,7 +12,7 @@ from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.artifacts.records import Numerics
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.encoding import jsonable
-from inductor_debug.stages.formatting import closed, counted, headline, place
+from inductor_debug.stages.formatting import because, counted, headline, place
 from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped, said
 from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted, whole_table
 
@@ -152,7 +152,7 @@ class NumericsSection(ReportSection):
         notes = []
         if stored.get("failed") and diagnosis and diagnosis.get("first_divergence") is None:
             looked = headline(str(diagnosis.get("localization")))
-            notes.append(f"Where the numbers first go wrong: {closed(looked)}")
+            notes.append(because("Where the numbers first go wrong", looked))
         if (data or {}).get("coarse"):
             tensors = counted(data["coarse"], "tensor")  # type: ignore[index]
             notes.append(f"Whether {tensors} are right to better than half their size: noise hides errors of "

@@ -8,7 +8,7 @@ import pandas as pd
 from inductor_debug.stages.artifacts.comparison import Diagnosis
 from inductor_debug.stages.artifacts.localization import Localization
 from inductor_debug.stages.artifacts.records import Numerics
-from inductor_debug.stages.formatting import closed, counted, headline
+from inductor_debug.stages.formatting import because, counted, headline
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.kerneldiff.section import COARSE, is_coarse, where
 from inductor_debug.stages.numerics.comparison import KernelDiff
@@ -57,9 +57,9 @@ def sentence(comparison: Comparison, localized: Localization | str) -> str:
         localized: what was found of the operations, or in words why nothing was looked for.
     """
     verdict, count = comparison.verdict, len(comparison.rows)
-    reason = closed(comparison.message.partition(": ")[2].partition("; ")[0])
+    reason = comparison.message.partition(": ")[2].partition("; ")[0]
     if verdict == "not_exercised":
-        return f"The numbers were not put to the test: {reason}"
+        return because("The numbers were not put to the test", reason)
     if verdict in _RIGHT:
         words = {"they": "all the results are", "them": f"the {count} results"}
         if count == 1:
@@ -76,7 +76,7 @@ def sentence(comparison: Comparison, localized: Localization | str) -> str:
             unknown = "Which operation is wrong is not established."
             found = headline(localized.message) if isinstance(localized, Localization) else unknown
         return f"The numbers are wrong in {wrong} of {count}. {found}"
-    return f"Whether the numbers are right is not established: {_unknown(comparison, reason)}"
+    return because("Whether the numbers are right is not established", _unknown(comparison, reason))
 
 
 def _unknown(comparison: Comparison, reason: str) -> str:
@@ -84,7 +84,7 @@ def _unknown(comparison: Comparison, reason: str) -> str:
     if not comparison.failed:
         return reason
     worst = max(comparison.failed, key=badness)
-    return closed(f"{worst.kind} {worst.path}: {worst.message}")
+    return f"{worst.kind} {worst.path}: {worst.message}"
 
 
 def _how_finely(rows: list[TensorComparison]) -> str:

@@ -9,7 +9,7 @@ from inductor_debug.stages.artifacts.comparison import Diagnosis
 from inductor_debug.stages.artifacts.records import StageRecord
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.encoding import jsonable
-from inductor_debug.stages.formatting import as_sentence, closed, counted, headline, in_lines
+from inductor_debug.stages.formatting import as_sentence, because, counted, headline, in_lines, in_words
 from inductor_debug.stages.minify.failures import DEFECT, ERROR, STORM
 from inductor_debug.stages.numerics.verdict import FAILING
 
@@ -99,12 +99,12 @@ def _compiled(artifacts: Artifacts, earlier: Mapping[str, StageRecord]) -> Known
             return Known(record.name, f"{kind} {types[-1]}", tuple(types)) if types else Known(record.name, kind)
     if ended:
         message = as_sentence(headline(ended[0].message))
-        return Nothing("skipped", f"Not established: no script can show how {ended[0].name} ended. {message}")
+        return Nothing("skipped", in_words(f"Not established: no script can show how {ended[0].name} ended.", message))
     if diagnosis is None:
         return _without_comparison(selected, earlier)
     if diagnosis.verdict in FAILING:
-        message = as_sentence(diagnosis.message)
-        return Nothing("skipped", f"Not established: kerneldiff could not compare, so no failure is known. {message}")
+        why = "Not established: kerneldiff could not compare, so no failure is known."
+        return Nothing("skipped", in_words(why, as_sentence(diagnosis.message)))
     return Nothing("passed", f"There is nothing to minify: kerneldiff's verdict is {diagnosis.verdict}.")
 
 
@@ -113,7 +113,7 @@ def _diagnosed(diagnosis: Diagnosis) -> Known | Nothing | None:
     draw = diagnosis.draw if diagnosis.draw > 1 else 0
     error = diagnosis.error or {}
     if error.get("side") == REFERENCE:
-        return Nothing("skipped", f"There is nothing to compare with: {closed(diagnosis.message)}")
+        return Nothing("skipped", because("There is nothing to compare with", diagnosis.message))
     if error:
         ends = [line.partition(":")[0].rpartition(".")[2] for line in error.get("traceback", "").splitlines()]
         return Known("kerneldiff", f"{ERROR} {error['type']}", (error["type"], *ends), draw=draw)

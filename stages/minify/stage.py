@@ -56,7 +56,7 @@ class MinifyStage(Stage):
             found = self._search(context, known)
         except Exception as error:
             log.exception("no script was found")
-            return _without_script(known, f"Not established: the search ended with {closed(in_one_line(error, 2))}")
+            return _without_script(known, closed(f"Not established: the search ended with {in_one_line(error, 2)}"))
         if not found.script and not known.stage:
             return StageResult("passed" if found.looked else "skipped", found.message, repeatable=found.looked)
         if not found.script:

@@ -74,7 +74,7 @@ def _(reader: Reader) -> None:
 @from_own("Which pass, lowering or option breaks my numbers?", BLOCK)
 def _(reader: Reader) -> None:
     assert reader.code == 1
-    assert "the fault goes away with cpp.inject_relu_bug_TESTING_ONLY=null" in reader.told
+    assert "it goes away with cpp.inject_relu_bug_TESTING_ONLY=null" in reader.told
     assert "the lowering of aten.relu.default" in reader.told and "remedy (option): " in reader.told
     assert {"present", "gone"} <= {row["fault"] for row in reader.tables["probes"]}
 

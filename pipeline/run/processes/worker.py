@@ -62,6 +62,7 @@ from inductor_debug.stages.artifacts.compiled_by import CompiledBy
 from inductor_debug.stages.artifacts.records import ReproRecord, StageRecord
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.declaration import Declaration
+from inductor_debug.stages.formatting import noted
 from inductor_debug.stages.process_end import leave
 from inductor_debug.stages.registry import build_stage, declared
 from inductor_debug.stages.torch_internals.dynamo_options import in_force
@@ -278,7 +279,7 @@ class Worker:
             ours = [dataclasses.replace(reader(ReproRecord)(item), met_in=None) for item in summary[REPROS]]
             summary, message = self._recognized(summary | {REPROS: ours}, message)
         seconds = round(time.perf_counter() - began, 3)
-        message = f"{message.removesuffix('.')}; from the cache, of {run_id(Path(entry.run))}"
+        message = noted(message, f"from the cache, of {run_id(Path(entry.run))}")
         self._stored(dataclasses.replace(record, summary=summary, message=message, seconds=seconds))
         if not self._needs_torch:  # what made it stands for what makes this run
             made_by = self.reuse.made_by(name, entry)
@@ -357,8 +358,7 @@ class Worker:
         if not repros or not all(isinstance(item, ReproRecord) for item in repros):  # none, or a package's own
             return summary, message
         repros = with_met(repros, self.directory.path, self.plan.run.started)
-        met = told_of(repros)
-        return summary | {REPROS: repros}, f"{message.removesuffix('.')}; {met}" if met else message
+        return summary | {REPROS: repros}, noted(message, told_of(repros))
 
     def _crash(self, name: str, error: BaseException) -> str:
         logger.error("stage %s raised", name, exc_info=error)

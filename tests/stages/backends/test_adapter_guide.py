@@ -137,7 +137,7 @@ def test_a_compilers_own_flags_bisect() -> None:
     )  # fmt: skip
     assert found["relation"] == "goes_away_with"
     assert found["remedy"]["text"] == "backend.options.fast_math=false"
-    said = "The fault comes in with the backend my_compiler: the fault goes away with fast_math=false. "
+    said = "The fault comes in with the backend my_compiler: it goes away with fast_math=false. "
     assert run.results["bisect"].message.startswith(said)
 
 

@@ -49,7 +49,7 @@ def test_a_crash_of_dynamo_is_dynamos_and_suppressing_errors_helps(backend: str)
     assert result.names == ["suppress_errors=true"] and result.remedy is not None
     assert result.remedy.text == "import torch._dynamo.config; torch._dynamo.config.suppress_errors = True"
     told = (
-        "The fault comes in with Dynamo: the fault goes away with suppress_errors=true. To be rid of it, "
+        "The fault comes in with Dynamo: it goes away with suppress_errors=true. To be rid of it, "
         f"run in Python first: {result.remedy.text}\n"
         "What makes a fault go away hides it. The fault need not lie there.\nIt took "
     )
@@ -63,7 +63,7 @@ def test_a_wrong_cse_is_aotautograds_and_its_option_is_named(backend: str) -> No
     assert faults(result) == {"backend": "present", "uncompiled": "gone", "dynamo": "gone", "aot_autograd": "present"}
     assert result.names == ["cse=false"] and result.remedy is not None
     assert result.remedy.text == "import torch._functorch.config; torch._functorch.config.cse = False"
-    told = "The fault comes in with AOTAutograd: the fault goes away with cse=false. To be rid of it, "
+    told = "The fault comes in with AOTAutograd: it goes away with cse=false. To be rid of it, "
     assert result.answer.startswith(f"{told}run in Python first: {result.remedy.text}\n"), result.answer
     off, on = (result.probes[result.confirmed[key] - 1] for key in ("off", "on"))
     assert {str(switch) for switch in off.setting.off} == {"aot_options: cse=false"} and off.fault == "gone"

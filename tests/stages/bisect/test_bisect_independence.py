@@ -87,7 +87,7 @@ def test_operations_that_fail_compiled_by_themselves_are_two_whatever_they_say()
 def test_two_options_are_told_as_what_the_faults_go_away_with() -> None:
     rule = behind("backend", lambda off: Verdict.OK if {"x=1", "y=2"} <= off else Verdict.DEFECT)
     result = bisected(Compiler(rule, {Group.LOWERINGS: list("abc")}, options={Group.OPTIONS: ["x=1", "y=2"]}))
-    assert f"the fault goes away with x=1 and y=2 {NOT_TOLD}" in result.answer
+    assert f"it goes away with x=1 and y=2 {NOT_TOLD}" in result.answer
     result.faults = [["x=1"], ["y=2"]]
 
     told = "2 independent faults: one goes away with x=1; one goes away with y=2. To be rid of it, "

@@ -286,7 +286,7 @@ def test_torchs_own_backend_by_name_is_bisected_too() -> None:
     with wrong_lowering(aten.erf.default):
         result = bisect(Pointwise(), (torch.randn(4, 8),), backend=torch._dynamo.lookup_backend("inductor"))
     assert (result.verdict, result.subsystem, result.names) == ("found", "inductor", ["aten.erf.default"])
-    said = "TorchInductor behind the backend inductor: the fault goes away without the lowering of aten.erf.default"
+    said = "TorchInductor behind the backend inductor: it goes away without the lowering of aten.erf.default"
     assert said in result.answer
 
 

@@ -109,7 +109,7 @@ def test_two_lowerings_that_are_both_wrong_are_both_named() -> None:
     rule = behind(Link.BACKEND, lambda off: OK if {"b", "d"} <= off else DEFECT)
     result = bisected(Compiler(rule, {Group.LOWERINGS: list("abcde")}))
     assert (result.verdict, result.names) == ("found", ["b", "d"])
-    assert "the fault goes away without 2 lowerings together: b and d" in result.answer
+    assert "it goes away without 2 lowerings together: b and d" in result.answer
 
 
 def test_two_faults_that_have_nothing_to_do_with_each_other_are_told_as_two() -> None:
@@ -157,7 +157,7 @@ def test_what_was_seen_is_data() -> None:
     found = record_of(bisected(Compiler(rule, {Group.LOWERINGS: list("abc")})))
     assert (found.relation, found.names, found.faults) == ("goes_away_without", ["c"], [["c"]])
     told, *figures = found.answer.split("\n")
-    assert "The fault comes in with TorchInductor: the fault goes away without the lowering of c. " in told
+    assert "The fault comes in with TorchInductor: it goes away without the lowering of c. " in told
     assert "What makes a fault go away hides it. The fault need not lie there." in figures
     assert record_of(bisected(Compiler(from_link(Link.DYNAMO), {}))).relation is None
 
@@ -171,7 +171,7 @@ def test_an_option_is_typed_and_its_lowerings_are_told() -> None:
     assert record_of(result).relation == "goes_away_with"
     assert result.remedy is not None and result.remedy.text == "backend.inductor.cpp.simdlen=1"
     told, *figures = result.answer.split("\n")
-    assert told.endswith(f"the fault goes away with cpp.simdlen=1. To be rid of it, type: {result.remedy.text}"), told
+    assert told.endswith(f"it goes away with cpp.simdlen=1. To be rid of it, type: {result.remedy.text}"), told
     assert "It goes away too without the lowering of c." in figures
 
 
