@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from inductor_debug.stages.accelerators.config import Rule
-from inductor_debug.stages.formatting import human_bytes
+from inductor_debug.stages.formatting import counted, human_bytes
 
 _DIMS = {
     "last": "the last dimension",
@@ -111,7 +111,7 @@ def _listed(names: Any) -> str:
 
 _SENTENCES: Mapping[str, Callable[[Rule], str]] = {
     "alignment": _alignment,
-    "rank": lambda rule: f"{_of(rule)} must have at most {rule.value} dimensions",
+    "rank": lambda rule: f"{_of(rule)} must have at most {counted(rule.value, 'dimension')}",
     "size": _size,
     "tile": _tile,
     "dtype": _dtype,

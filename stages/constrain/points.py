@@ -133,7 +133,7 @@ class Points:
         sources: list[_Source | None] = []
         for graph in range(len(self._checked.graphs)):
             for rule, outcomes in enumerate(examples):
-                rows += outcomes[graph].rows()
+                rows += (row.but() for row in outcomes[graph].rows())  # rules alike share outcomes, and no row
                 sources += [None if at is None else (rule, graph, at) for at in outcomes[graph].sources()]
         violations = self._checked.violations(rows, profile, self._today)
         counting = [row for row in violations if row.severity in ("error", "warning")]

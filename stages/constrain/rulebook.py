@@ -18,6 +18,7 @@ from typing import Any
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig
 from inductor_debug.stages.accelerators.profile import Profile, completed, validate_profile
+from inductor_debug.stages.formatting import in_words
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.rules.counting import count_once
 from inductor_debug.stages.rules.engine import check
@@ -82,15 +83,15 @@ class Rulebook:
     @property
     def note(self) -> str:
         """What a reader must know about where the rules come from; empty where ``accel`` alone gave them."""
-        notes = []
+        notes: list[str] = []
         if self.declared_by == "backend" and self.profile.rules:
             edits = ", edited by accel.*" if self.edited else ""
-            notes.append(f"the rules are those that the backend {self.backend} declares (accel=none{edits})")
+            notes.append(f"The rules are those that the backend {self.backend} declares (accel=none{edits}).")
         if self.replaced:
-            notes.append(f"{self.profile.name} took the place of the rules that the backend {self.backend} declares")
+            notes.append(f"{self.profile.name} took the place of the rules that the backend {self.backend} declares.")
         if self.own_check is not None:
-            notes.append(f"the backend {self.backend} checked as well")
-        return "; ".join(notes)
+            notes.append(f"The backend {self.backend} checked as well.")
+        return in_words(*notes)
 
 
 def rulebook(settings: Settings) -> Rulebook:

@@ -2,6 +2,7 @@
 
 import dataclasses
 import logging
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from inductor_debug.models.collection import paused_collection
@@ -16,6 +17,7 @@ from inductor_debug.stages.constrain.tables import by_rule
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import as_sentence, counted, describe_breaks, in_lines, in_words
 from inductor_debug.stages.graphs.records import GraphRecord, kind_of, number_of
+from inductor_debug.stages.rules.findings import severity_of
 from inductor_debug.stages.rules.graph_rules import check_custom
 from inductor_debug.stages.rules.repros import write_repros
 from inductor_debug.stages.rules.violations import COLUMNS, Violations, unused_waivers
@@ -57,7 +59,7 @@ class ConstrainStage(Stage):
         profile = rules.profile
         graphs = list(files.GRAPH.read_all(context.artifacts).values())
         if not graphs:
-            return StageResult("failed", f"Whether the model fits {profile.name} is not established: "
+            return StageResult("failed", f"Whether the model fits the profile {profile.name} is not established: "
                                "no graph was captured.")  # fmt: skip
         context.progress(f"checking {_describe_graphs(graph.id for graph in graphs)} against {profile.name}")
         violations = rules.check(graphs)
@@ -73,13 +75,12 @@ class ConstrainStage(Stage):
         log.info("constrain: %d rows for %s", len(violations), profile.name)
         unused = ", ".join(f"{waiver.rule} ({waiver.reason})" for waiver in unused_waivers(violations))
         idle = f"No finding is waived by {unused}." if unused else ""
-        note = as_sentence(rules.note) if rules.note else ""
         result = StageResult(
             status="failed" if failed else "passed",
             message=in_lines(
                 in_words(message_of(violations, looked, outside), _further(violations, failed)),
                 figures_of(violations) if looked else "",
-                note,
+                rules.note,
                 idle,
             ),
             artifacts={
@@ -104,7 +105,7 @@ class ConstrainStage(Stage):
         repros = write_repros(graphs, violations, limit=self.config.repros, verified=self.config.verified_repros)
         result.artifacts |= {files.REPRO.at(name): text for name, text in repros.files.items()}
         result.summary["repros"] = repros.summary
-        result.message = in_lines(result.message, f"{repros}.")
+        result.message = in_lines(result.message, as_sentence(str(repros)))
 
 
 def judged(violations: Violations, breaks: Sequence[BreakRecord], looked: bool = True) -> tuple[bool, str]:
@@ -130,33 +131,44 @@ def message_of(violations: Violations, looked: bool = True, outside: str = "") -
     profile: Profile = violations.profile
     if not looked:
         return f"Nothing was checked: the profile {profile.name} has no rules."
+    broken = _broken(violations)
+    if broken:
+        told = f"The model does not fit the profile {profile.name}: {counted(sum(broken.values()), 'violation')}"
+        by_rule = ", ".join(f"{rule} {count}" for rule, count in sorted(broken.items()))
+        return in_words(f"{told} ({by_rule}).", outside)
     counts = violations.by_severity
-    found = sum(counts.get(severity, 0) for severity in ("error", "warning"))
-    if found:
-        by_rule = ", ".join(f"{rule} {count}" for rule, count in violations.summary().by_rule.items())
-        return in_words(f"The model does not fit {profile.name}: {counted(found, 'violation')} ({by_rule}).", outside)
     undecided = counts.get("undecided", 0)
     unknown = f"{counted(undecided, 'check')} could not be decided." if undecided else ""
     if unknown or (outside and profile.strict):
-        return in_words(f"Whether the model fits {profile.name} is not established.", unknown, outside)
-    return in_words(f"The model fits {profile.name}: no rule of it is broken.", outside)
+        return in_words(f"Whether the model fits the profile {profile.name} is not established.", unknown, outside)
+    kept = "every violation is waived" if counts.get("waived") else "no rule of it is broken"
+    return in_words(f"The model fits the profile {profile.name}: {kept}.", outside)
+
+
+def _broken(violations: Violations) -> Counter[str]:
+    """Rule → violations of it, without what was waived or could not be decided."""
+    counting = (group for group in violations.findings
+                if severity_of(row.severity for row in group) in ("error", "warning"))  # fmt: skip
+    return Counter(group[0].rule for group in counting)
 
 
 def _further(violations: Violations, failed: bool) -> str:
     """What the run does after its violations, and what to type so that it goes on."""
     if failed:
-        return "The profile is strict, so nothing is compiled. To go on all the same, type: accel.strict=false"
+        who = "The profile is strict" if violations.profile.strict else "The backend calls it an error"
+        return f"{who}, so nothing is compiled. To go on all the same, type: accel.strict=false"
     return "The profile is not strict, so the run goes on." if violations.by_severity.get("warning") else ""
 
 
 def figures_of(violations: Violations) -> str:
-    """What the broken rules ask for, the graphs that were checked, and the findings that are no violations."""
+    """What the rules with findings ask for, the graphs that were checked, and the findings that are no violations."""
     counts, words = violations.by_severity, {"undecided": "could not be decided", "waived": "waived"}
     told = [
         f"{counted(counts[severity], 'finding')} {what}." for severity, what in words.items() if counts.get(severity)
     ]
-    broken = violations.summary().by_rule
-    rules = [f"Rule {rule.rule}: {in_a_sentence(rule)}" for rule in violations.profile.rules if rule.rule in broken]
+    met = violations.summary().by_rule
+    rules = [f"The profile's rule {rule.rule}: {in_a_sentence(rule)}" for rule in violations.profile.rules
+             if rule.rule in met]  # fmt: skip
     return in_lines(*rules, f"Checked: {_describe_graphs(violations.graphs)}.", *told)
 
 

@@ -107,7 +107,7 @@ def message(report: GuardReport) -> str:
     limits = f"; {counted(counts.limits_hit, 'call')} reached a limit on compilations" if counts.limits_hit else ""
     changes = report.changes()
     if changes.kept is not None:
-        parts.append(f"dynamic shapes relax {changes.relaxed} guards and remove {changes.gone}")
+        parts.append(f"dynamic shapes relax {counted(changes.relaxed or 0, 'guard')} and remove {changes.gone}")
     if counts.refused_by_compiler:
         parts.append(f"{counted(counts.refused_by_compiler, 'call')} that eager accepts the compiled model refuses")
     outcomes = [item.outcome("automatic") for item in report.variations if not item.calls]

@@ -30,9 +30,9 @@ def message(profile: Profile) -> str:
     busy = f" The steps differ by {percent(spread)} (interquartile range): was the machine busy? Shares may be off."
     return in_lines(
         f"A step takes {step}, {percent(inside)} of it in {launches}{most}.{busy if spread > NOISY else ''}",
-        f"Outside them: {percent(outside)} of the step.",
+        f"Outside of kernels: {percent(outside)} of the step.",
         f"The longest: {describe(profile, top[0])}.",
-        f"The tables' medians add up to {percent(told)} of it." if abs(told - inside) > NOISY else "",
+        f"The tables' medians add up to {percent(told)} of the step." if abs(told - inside) > NOISY else "",
         f"Recording adds {percent(added)} to a step." if added > max(NOISY, spread) else "",
         f"Not established: {'; '.join(profile.not_established)}." if profile.not_established else "",
     )

@@ -90,7 +90,7 @@ def test_two_options_are_told_as_what_the_faults_go_away_with() -> None:
     assert f"it goes away with x=1 and y=2 {NOT_TOLD}" in result.answer
     result.faults = [["x=1"], ["y=2"]]
 
-    told = "2 independent faults: one goes away with x=1; one goes away with y=2. To be rid of it, "
+    told = "2 independent faults: one goes away with x=1; one goes away with y=2. To be rid of them, "
     assert told in answer(result, BackendFacts(inductor=True))
 
 

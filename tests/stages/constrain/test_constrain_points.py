@@ -210,6 +210,15 @@ def test_a_grid_of_any_rules_over_any_graphs_finds_what_each_check_finds(
     same(graphs, AccelConfig(strict=strict, rules=rules, waivers=waivers), grid)
 
 
+def test_two_rules_alike_count_a_tensors_bytes_once(captures: dict[str, list[GraphRecord]]) -> None:
+    graphs = [graph for graph in captures["inference"] if graph.kind == "forward"]
+    rule = Rule("operation", value=["aten.relu"])
+    once, twice = (
+        check_grid(graphs, AccelConfig(strict=True, rules=[rule] * count), {"alignment": [1]}) for count in (1, 2)
+    )
+    assert list(twice["cost_bytes"]) == list(once["cost_bytes"]) != [0]
+
+
 def test_what_points_have_in_common_is_made_once(
     captures: dict[str, list[GraphRecord]], monkeypatch: pytest.MonkeyPatch
 ) -> None:

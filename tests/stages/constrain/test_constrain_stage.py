@@ -16,7 +16,7 @@ from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.rules.violations import COLUMNS
 
 TABLE, SUMMARY = files.VIOLATIONS.path, files.BY_RULE.path
-FITS = "The model fits none: no rule of it is broken."
+FITS = "The model fits the profile none: no rule of it is broken."
 STOPPED = "The profile is strict, so nothing is compiled. To go on all the same, type: accel.strict=false"
 
 
@@ -29,8 +29,9 @@ def test_strict_fails_with_every_violation_and_warning_passes():
     assert (strict.status, warning.status) == ("failed", "passed")
     assert len(strict.artifacts[TABLE]) == len(warning.artifacts[TABLE]) == 2
     assert strict.message == (
-        f"The model does not fit none: 2 violations (alignment 2). {STOPPED}\n"
-        "Rule alignment: The last dimension of activations and parameters must be a multiple of 8 elements, or 1.\n"
+        f"The model does not fit the profile none: 2 violations (alignment 2). {STOPPED}\n"
+        "The profile's rule alignment: The last dimension of activations and parameters must be a multiple of 8 "
+        "elements, or 1.\n"
         "Checked: 1 graph (seen as forward).\n"
         "2 reproductions in repros/, 0 run and seen to show it."
     )
@@ -55,7 +56,7 @@ def test_digest_columns_are_columns():
 def test_no_graph_is_not_established():
     for accel in ({}, {"alignment": 8}):
         result = run(accel, graphs=())
-        said = "Whether the model fits none is not established: no graph was captured."
+        said = "Whether the model fits the profile none is not established: no graph was captured."
         assert (result.status, result.message) == ("failed", said)
         assert result.artifacts == {}
 
@@ -84,7 +85,11 @@ def test_no_rules_and_a_fit_are_told_apart():
     ("accel", "fit", "further"),
     [
         ({"alignment": 2}, FITS, ""),
-        ({"alignment": 8, "strict": True}, "The model does not fit none: 2 violations (alignment 2).", f" {STOPPED}"),
+        (
+            {"alignment": 8, "strict": True},
+            "The model does not fit the profile none: 2 violations (alignment 2).",
+            f" {STOPPED}",
+        ),
     ],
 )
 def test_what_runs_outside_the_graphs_was_not_checked(accel, fit, further, kinds, told):
@@ -108,7 +113,7 @@ def test_a_strict_profile_is_not_established_for_a_model_with_graph_breaks(accel
     result = ConstrainStage(ConstrainConfig()).run(given)
     assert result.status == status
     outside = "What runs outside the graphs was not checked (1 graph break)."
-    said = f"Whether the model fits none is not established. {outside} {STOPPED}"
+    said = f"Whether the model fits the profile none is not established. {outside} {STOPPED}"
     assert (result.message.partition("\n")[0] == said) == ("not established" in result.message) == (status == "failed")
     assert not [name for name in result.artifacts if name.startswith("repros/")]
 
@@ -129,7 +134,16 @@ def test_waivers_tell_when_they_end_and_that_they_did_nothing():
     result = run({"alignment": 16, "waivers": waivers})
     messages = result.artifacts[TABLE]["message"]
     assert len(messages) and messages.str.endswith(" (waived until 2999-01-31: r)").all()
-    assert "No finding is waived by dtype (no such thing)." in result.message.splitlines()
+    told, *figures = result.message.splitlines()
+    assert told == "The model fits the profile none: every violation is waived."
+    assert f"{len(messages)} findings waived." in figures
+    assert "No finding is waived by dtype (no such thing)." in figures
+
+
+def test_what_is_waived_is_no_violation_by_rule():
+    result = run({"alignment": 8, "waivers": [Waiver("alignment", target="aten.relu*", reason="r")]})
+    assert result.message.startswith("The model does not fit the profile none: 1 violation (alignment 1). ")
+    assert "1 finding waived." in result.message.splitlines()
 
 
 def test_bytes_that_int64_can_not_hold_are_kept_as_they_are():

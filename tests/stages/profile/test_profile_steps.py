@@ -161,4 +161,4 @@ def test_a_busy_machine_and_medians_that_do_not_add_up_are_told() -> None:
         "A step takes 0.1 ms, 95 % of it in 2 kernel launches. The steps differ by 75 % (interquartile range): "
         "was the machine busy? Shares may be off."
     )
-    assert "The tables' medians add up to 10 % of it." in figures and "recording" not in text.lower()
+    assert "The tables' medians add up to 10 % of the step." in figures and "recording" not in text.lower()

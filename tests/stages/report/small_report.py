@@ -20,7 +20,7 @@ PNG = b"\x89PNG fake"
 
 SAID = {
     "capture": "Dynamo captured 1 graph, with 1 graph break.\n3 guards.",
-    "constrain": "The model does not fit warn16: 3 violations (alignment 3).\nRule alignment: a multiple of 16.",
+    "constrain": "The model does not fit the profile warn16: 3 violations.\nRule alignment: a multiple of 16.",
     "lower": "inductor compiled 1 AOT graph to 1 generated kernel.",
     "kerneldiff": "The numbers are wrong in 1 result of 2.\ndefect: 1 exact, 1 defect\nNo operation was seen.",
     "benchmark": "The compiled model is 1.25 times as fast as the reference.\n10 samples a side.",

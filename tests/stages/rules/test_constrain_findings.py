@@ -131,7 +131,9 @@ def test_every_total_counts_findings(tmp_path: Path) -> None:
     settings = Settings(ModelConfig(), accel=denying("aten.relu"))
     result = ConstrainStage(ConstrainConfig(verified_repros=0)).run(StageContext(settings, stored))
     told, *figures = result.message.split("\n")
-    assert told.startswith("The model does not fit none: 4 violations (operation 4). The profile is strict, ")
+    assert told.startswith(
+        "The model does not fit the profile none: 4 violations (operation 4). The profile is strict, "
+    )
     assert "1 reproduction in repros/, 0 run and seen to show it." in figures
     assert result.summary["violations"].total == 4
     assert result.artifacts[files.BY_RULE.path]["findings"].tolist() == [4]
