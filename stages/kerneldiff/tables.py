@@ -70,12 +70,12 @@ def sentence(comparison: Comparison, localized: Localization | str) -> str:
         hidden = f" Errors of half the tensor would pass{among}, so large is {large}." if coarse else ""
         return f"The numbers are right for the inputs that were tried: {_RIGHT[verdict].format(**words)}.{hidden}"
     if verdict == "defect":
-        wrong = counted(len(comparison.failed), "result")
+        wrong = "the only result" if count == 1 else f"{counted(len(comparison.failed), 'result')} of {count}"
         found = where(first_divergence(localized) or {})
         if not found:
             unknown = "Which operation is wrong is not established."
             found = headline(localized.message) if isinstance(localized, Localization) else unknown
-        return f"The numbers are wrong in {wrong} of {count}. {found}"
+        return f"The numbers are wrong in {wrong}. {found}"
     return because("Whether the numbers are right is not established", _unknown(comparison, reason))
 
 

@@ -44,6 +44,8 @@ def test_what_is_wrong_names_the_first_operation_or_says_that_it_is_not_known() 
     assert sentence(wrong, NOT_LOOKED) == (
         "The numbers are wrong in 1 result of 2. Which operation is wrong is not established."
     )
+    alone = Comparison("defect", "defect: 1 defect", [row("defect", message=WRONG)])
+    assert sentence(alone, NOT_LOOKED).startswith("The numbers are wrong in the only result. Which operation ")
     told = "Each operation that was checked is right for what it received. Their rounding adds up to the defect."
     assert sentence(wrong, Localization("accumulation", "observed", f"{told}\n2 of 2 operations were checked.")) == (
         f"The numbers are wrong in 1 result of 2. {told}"
