@@ -6,6 +6,8 @@ from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.directory.rundir import FULL, is_no_space
 from inductor_debug.stages.formatting import in_one_line
 
+LESS_MEMORY = "To need less, type a smaller model.batch_size"
+
 
 def cause_of(error: BaseException) -> str:
     """``error TYPE…``: types of the error and of what it wraps, as :class:`StageRecord` has them."""
@@ -38,7 +40,7 @@ def message_of(error: BaseException, limit: int | None, cast: str) -> str:
     """
     if is_out_of_memory(error):
         told = f"runner.memory_limit is {format_bytes(limit)}" if limit else "no runner.memory_limit is set"
-        return f"ran out of memory ({told}): {headline(error)}"
+        return f"ran out of memory ({told}): {headline(error)}. {LESS_MEMORY}"
     if is_no_space(error):
         return f"{FULL}: {headline(error)}"
     return f"{headline(error)}; {cast}" if cast and is_about_dtype(str(error)) else headline(error)

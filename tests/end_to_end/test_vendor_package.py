@@ -78,7 +78,7 @@ def test_the_package_is_a_backend_like_the_others(acme: Callable[..., Finished])
     assert run.json("manifest.json")["versions"]["acme-npu-backend"] == "0.3.0"
     assert (run.summary["violations"]["profile"], run.summary["violations"]["declared_by"]) == ("acme", "backend")
     assert set(run.table("constrain/violations.csv")["rule"]) == {"alignment"}
-    rules = "The rules are those that the backend acme declares (accel=none); the backend acme checked as well."
+    rules = "The rules are those that the backend acme declares (accel=none). The backend acme checked as well."
     assert rules in message(run, "constrain").splitlines()
     log = (run.directory / "run.log").read_text()
     assert "acme: a graph of" in log and "aten.erf.default" in log and "aten.gelu" not in log.partition("acme: ")[2]

@@ -18,6 +18,7 @@ from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.directory import summary
 from inductor_debug.pipeline.directory.records import TorchFound
 from inductor_debug.pipeline.directory.rundir import RunDirectory
+from inductor_debug.pipeline.run.error_words import LESS_MEMORY
 from inductor_debug.pipeline.run.events import (
     LINES,
     PREFLIGHT,
@@ -154,7 +155,10 @@ class WorkerSession:
             return False
         self.watch.end(dump_stacks=True)
         self._receive(0.0)
-        text = f"timed out: still running after runner.timeout_s={self.timeout_s:g}; the stacks are in run.log"
+        text = (
+            f"timed out: still running after runner.timeout_s={self.timeout_s:g}; the stacks are in run.log. To wait "
+        )
+        text += f"longer, type: runner.timeout_s={2 * self.timeout_s:g}"
         self.ending = (summary.TIMED_OUT, text, "hang")
         return True
 
@@ -164,7 +168,7 @@ class WorkerSession:
             return False
         self.watch.end()
         limit = format_bytes(self.memory_limit)
-        text = f"ran out of memory: the worker used {format_bytes(used)}, runner.memory_limit is {limit}"
+        text = f"ran out of memory: the worker used {format_bytes(used)}, runner.memory_limit is {limit}. {LESS_MEMORY}"
         self.ending = (summary.CRASHED, text, "")
         return True
 

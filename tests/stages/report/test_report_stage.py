@@ -93,10 +93,8 @@ def test_a_graph_without_breaks_is_told_so(breaks):
 def test_a_section_answers_with_what_its_stage_said_and_folds_the_figures_behind_it():
     html, data = report(full())
     answers = {entry["key"]: entry for entry in data["contents"]}
-    keys = {"capture": "graphs", "constrain": "violations", "lower": "lowering", "kerneldiff": "numerics",
-            "benchmark": "benchmark"}  # fmt: skip
-    for stage, key in keys.items():
-        told, *figures = SAID[stage].split("\n")
+    for said, key in zip(SAID.values(), ("graphs", "violations", "lowering", "numerics", "benchmark"), strict=True):
+        told, *figures = said.split("\n")
         assert answers[key]["text"].startswith(told) and answers[key]["figures"] == figures
         listed = "\n".join(f"<li>{figure}</li>" for figure in figures)
         assert not figures or f"<summary>The figures behind it</summary><ul>\n{listed}\n</ul></details>" in html
@@ -104,7 +102,7 @@ def test_a_section_answers_with_what_its_stage_said_and_folds_the_figures_behind
         "The compiled model is 1.25 times as fast as the reference. The code timed failed the comparison of numbers."
     )
     [stages] = re.findall(r'<section id="stages">.*?</section>', html, re.DOTALL)
-    assert all(SAID[stage].split("\n")[0] in stages for stage in keys) and "10 samples" not in stages
+    assert all(said.split("\n")[0] in stages for said in SAID.values()) and "10 samples" not in stages
 
 
 def test_the_page_needs_nothing_from_outside():
