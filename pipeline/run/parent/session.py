@@ -155,10 +155,8 @@ class WorkerSession:
             return False
         self.watch.end(dump_stacks=True)
         self._receive(0.0)
-        text = (
-            f"timed out: still running after runner.timeout_s={self.timeout_s:g}; the stacks are in run.log. To wait "
-        )
-        text += f"longer, type: runner.timeout_s={2 * self.timeout_s:g}"
+        text = f"timed out: still running after runner.timeout_s={self.timeout_s:g}; the stacks are in run.log."
+        text += f" To wait longer, type: runner.timeout_s={2 * self.timeout_s:g}"
         self.ending = (summary.TIMED_OUT, text, "hang")
         return True
 
