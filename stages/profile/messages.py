@@ -12,8 +12,13 @@ TOP = 10
 """Kernels, lines and operators that the summary names."""
 
 
-def message(profile: Profile) -> str:
-    """Where the time goes, in a sentence; below it how close to the ceiling the longest is, and what weakens it."""
+def message(profile: Profile, *, training: bool = False) -> str:
+    """Where the time goes, in a sentence; below it how close to the ceiling the longest is, and what weakens it.
+
+    Args:
+        profile: of steps, which end before the optimizer's.
+        training: whether they have a backward.
+    """
     top = profile.longest()
     step = f"{profile.step / 1e3:.3g} ms" if profile.step < 1e6 else f"{profile.step / 1e3:.0f} ms"
     if not top:
@@ -28,8 +33,9 @@ def message(profile: Profile) -> str:
         most = f", the most ({percent(lines[0].share or 0.0)}) from {place(lines[0].source)}: {lines[0].code}"
     spread, told, added = _spread(profile), profile.kernels / profile.step, _added(profile)
     busy = f" The steps differ by {percent(spread)} (interquartile range): was the machine busy? Shares may be off."
+    whole = "Forward and backward take" if training else "A step takes"
     return in_lines(
-        f"A step takes {step}, {percent(inside)} of it in {launches}{most}.{busy if spread > NOISY else ''}",
+        f"{whole} {step}, {percent(inside)} of it in {launches}{most}.{busy if spread > NOISY else ''}",
         f"Outside of kernels: {percent(outside)} of the step.",
         f"The longest: {describe(profile, top[0])}.",
         f"The tables' medians add up to {percent(told)} of the step." if abs(told - inside) > NOISY else "",

@@ -85,11 +85,12 @@ class ProfileStage(Stage):
         )
         if observation.trace is not None:
             artifacts[files.TRACE.path] = annotated(observation.trace, names)
+        training = context.case.mode == "training"
         if not found.longest() and holds_no_kernel(ranged):
             return StageResult(
                 "passed", "There is nothing to time: the graphs hold no operation that needs a kernel.", artifacts
             )
-        return StageResult("passed" if found.longest() else "failed", message(found), artifacts)
+        return StageResult("passed" if found.longest() else "failed", message(found, training=training), artifacts)
 
 
 def holds_no_kernel(compiled: CompiledCase) -> bool:

@@ -22,8 +22,11 @@ _WRONG_FIRST: Sequence[State] = ("bad", "warn", "unknown", "good", "told")
 _COMMANDS = 3
 _LONGEST = 120
 """Characters of an error in the sentence about the run."""
-_PASSED = ("inductor-debug rerun RUN stages=[profile,report]", "inductor-debug compare RUN LATER_RUN")
-"""What one may want after a run in which nothing is wrong."""
+_PASSED = {
+    "profile": "inductor-debug rerun RUN stages=[profile,report]",
+    "": "inductor-debug compare RUN LATER_RUN",
+}
+"""What one may want after a run in which nothing is wrong, by the stage that would have done it."""
 
 
 @dataclass(frozen=True)
@@ -150,7 +153,7 @@ def _ended(stage: str, status: str) -> str:
     return f"{how} in the stage {stage}" if how else ""
 
 
-def led_by(contents: Iterable[Entry], run: str) -> list[str]:
+def led_by(contents: Sequence[Entry], run: str) -> list[str]:
     """Commands to type next: those of the worst answers.
 
     Args:
@@ -160,7 +163,8 @@ def led_by(contents: Iterable[Entry], run: str) -> list[str]:
     entries = [entry for entry in contents if entry.state in _ORDER]
     asked = [command for entry in sorted(entries, key=lambda entry: _place(entry.state)) for command in entry.then]
     if not asked and not any(entry.state == "bad" for entry in entries):
-        asked = list(_PASSED)
+        ran = {entry.stage for entry in contents if not entry.empty}
+        asked = [command for stage, command in _PASSED.items() if stage not in ran]
     return [command.replace(" RUN", f" {run}", 1) for command in dict.fromkeys(asked)][:_COMMANDS]
 
 

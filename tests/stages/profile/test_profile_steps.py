@@ -156,6 +156,8 @@ def test_a_busy_machine_and_medians_that_do_not_add_up_are_told() -> None:
     ranges = {launch.range: each for launch, each in zip(launches, times, strict=True)}
     observation = Observation([50.0, 100.0, 200.0], [100.0, 100.0, 100.0], ranges)
     text = message(Profile(timed(launches, observation), observation, None, None))
+    trained = message(Profile(timed(launches, observation), observation, None, None), training=True)
+    assert trained == text.replace("A step takes 0.1 ms", "Forward and backward take 0.1 ms") != text
     told, *figures = text.splitlines()
     assert told == (
         "A step takes 0.1 ms, 95 % of it in 2 kernel launches. The steps differ by 75 % (interquartile range): "

@@ -1,11 +1,14 @@
 """What the pages' filters make of commands and of folders, and what the stage says of the page."""
 
+from dataclasses import replace
+
 import pytest
 from markupsafe import Markup
 from small_report import ModelConfig, StageContext, full, report
 
 from inductor_debug.stages.contract import MemoryArtifacts
 from inductor_debug.stages.report.config import ReportConfig
+from inductor_debug.stages.report.contents import Entry, led_by
 from inductor_debug.stages.report.html import environment_of
 from inductor_debug.stages.report.stage import ReportStage
 from inductor_debug.stages.settings import Settings
@@ -18,6 +21,15 @@ def test_the_stage_says_the_run_in_a_sentence_and_what_to_type_next() -> None:
     assert others and ReportStage(ReportConfig()).run(context).message.splitlines() == [
         f"{data['sentence']} Next, type: {first}", *(f"Or type: {command}" for command in others),
     ]  # fmt: skip
+
+
+def test_after_a_right_run_no_stage_is_proposed_that_ran() -> None:
+    right = Entry("numerics", "Is it right?", "kerneldiff", "good", "yes")
+    profiled = Entry("profile", "Where does the time go?", "profile", "told", "95 % in kernels")
+    compare = "inductor-debug compare r1 LATER_RUN"
+    again = "inductor-debug rerun r1 stages=[profile,report]"
+    assert led_by([right], "r1") == led_by([right, replace(profiled, empty=True)], "r1") == [again, compare]
+    assert led_by([right, profiled], "r1") == [compare]
 
 
 @pytest.mark.parametrize(
