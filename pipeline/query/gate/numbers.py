@@ -102,7 +102,7 @@ def _hold_operation(scales: Scales, operation: Operation, before: list[Row], now
     wrong = [sum(row["state"] in WRONG for row in rows) for rows in (before, now)]
     if wrong[0] != wrong[1]:
         keep = scales.worse if wrong[1] > wrong[0] else scales.better
-        keep("local_error", what, f"{wrong[0]} wrong", f"{wrong[1]} wrong", f"{wrong[1] - wrong[0]:+d} wrong by itself")
+        keep("local_error", what, f"{wrong[0]} wrong", f"{wrong[1]} wrong", f"{wrong[1] - wrong[0]:+d} wrong for what they received")
     elif before and now:
         a, b = (max((number(row["ratio"]) or 0.0 for row in rows), default=0.0) for rows in (before, now))
         scales.amount("local_error", f"{what}: error in noise floors", a, b, noise=FLOOR)

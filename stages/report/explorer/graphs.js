@@ -96,7 +96,7 @@ class Graphs {
     const rows = [bad, wrong, told].find((some) => some.length);
     const worst = rows.reduce((one, other) => ((other[1] ?? 0) > (one[1] ?? 0) ? other : one));
     const floor = this.text(worst[2]) ? `, ${this.text(worst[2])} × floor` : "";
-    const self = told.some((row) => row[3]) ? "wrong by itself" : this.text(worst[0]);
+    const self = told.some((row) => row[3]) ? "at fault" : this.text(worst[0]);
     return { state: bad.length ? "bad" : wrong.length ? "unknown" : "good", strength: 1, words: `${self}${floor}` };
   }
 

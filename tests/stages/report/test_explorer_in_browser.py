@@ -90,7 +90,7 @@ def test_selecting_an_operation_selects_what_it_came_of_and_what_came_of_it(show
     assert told["In g0 forward, post-grad"] == "mul, maximum"
     assert told["In g0 forward, kernels"] == "cpp_fused_relu_0:2"
     assert "In g0 AOT backward" not in told
-    assert told["Errors"] == "wrong by itself, inf × floor" and told["Line"].startswith("net.py:8")
+    assert told["Errors"] == "at fault, inf × floor" and told["Line"].startswith("net.py:8")
     assert page.evaluate("explorer.panes[1].selected.size") == 5  # the other pane has the same selection
 
 
@@ -134,7 +134,7 @@ def test_search_finds_operations_modules_and_parameters(shown):
     "colour, words",
     [
         ("findings", {"addmm": "pad", "relu": None}),
-        ("errors", {"addmm": None, "relu": "wrong by itself, inf × floor"}),
+        ("errors", {"addmm": None, "relu": "at fault, inf × floor"}),
         ("times", {"addmm": None, "relu": "≤ 10.0 µs"}),
         ("flops", {"addmm": "100 % of FLOPs", "relu": None}),
     ],
