@@ -6,7 +6,7 @@ from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.directory.rundir import FULL, is_no_space
 from inductor_debug.stages.formatting import in_one_line
 
-LESS_MEMORY = "To need less, type a smaller model.batch_size"
+LESS_MEMORY = "To need less, add a smaller model.batch_size to the command"
 
 
 def cause_of(error: BaseException) -> str:
@@ -28,7 +28,8 @@ def headline(error: BaseException) -> str:
     cause = root_cause(error)
     if cause is error:
         return in_one_line(error, 2)
-    return f"{in_one_line(cause, 2)} (within {in_one_line(error).removesuffix(':')})"
+    told, outer = in_one_line(cause, 2), in_one_line(error).removesuffix(":")
+    return f"{told} (within {type(error).__name__ if told in outer else outer})"
 
 
 def message_of(error: BaseException, limit: int | None, cast: str) -> str:

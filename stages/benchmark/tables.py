@@ -256,7 +256,8 @@ def _speed(reference_ms: float, test_ms: float, ratio: interval.Interval, reason
     """The speed-up in a sentence; ``reason``: why it is not established."""
     known = ratio.low is not None and ratio.high is not None
     ends = f", 95 %: {ratio.low:.3g} to {ratio.high:.3g}" if known else ""
-    times = f"{ratio.value:.3g} times as fast as the reference"
+    value = f"{ratio.value:.3g}" if abs(ratio.value - 1) >= 0.005 else f"{ratio.value:.2f}"
+    times = f"{value} times as fast as the reference"
     figures = f"({milliseconds(reference_ms)} → {milliseconds(test_ms)}{ends})"
     if reason is not None:
         return f"The speed is not established: {reason}. Measured: {times} {figures}."

@@ -69,7 +69,7 @@ def _message(found: Capture) -> str:
     outside = "; Python runs what lies between" if broken else ""
     return in_lines(
         f"Dynamo captured {counted(counts.dynamo or 0, 'graph')}, with {broken or 'no graph break'}{outside}. "
-        f"AOTAutograd made {counted(counts.nodes or 0, 'operation')} of {made}.{help}",
+        f"AOTAutograd turned {made} into {counted(counts.nodes or 0, 'operation')}.{help}",
         f"AOTAutograd: {counts.forward} forward, {counts.backward} backward. {counted(len(found.guards), 'guard')}.",
     )
 

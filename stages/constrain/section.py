@@ -57,8 +57,8 @@ def fit(found: Mapping[str, Any], accel: str, told: str) -> Answer:
         return Answer("unknown", "not checked", told,
                       then=("inductor-debug profiles", "inductor-debug check RUN accel=warn16"))  # fmt: skip
     severities = Counter(found["by_severity"])
-    counts = {"violation": severities["error"], "warning": severities["warning"]}
-    broken = [counted(count, name) for name, count in counts.items() if count]
+    errors, warnings = severities["error"], severities["warning"]
+    broken = counted(errors + warnings, "violation") if errors or warnings else ""
     if not broken:
         state: State = "unknown" if severities["undecided"] else "good"
         word = "undecided" if severities["undecided"] else "yes"
@@ -66,9 +66,9 @@ def fit(found: Mapping[str, Any], accel: str, told: str) -> Answer:
         return Answer(state, word, told, does)
     return Answer(
         "bad" if severities["error"] else "warn",
-        "no" if severities["error"] else " and ".join(broken),
+        "no" if severities["error"] else broken,
         told,
-        f"does not fit {rules} ({' and '.join(broken)}{'' if severities['error'] else ', which fail no run'})",
+        f"does not fit {rules} ({broken}{'' if errors else ', which do not stop the run'})",
         then=("inductor-debug analyze RUN --type constraints", *_further(found)),
     )
 

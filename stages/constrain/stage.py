@@ -134,14 +134,15 @@ def message_of(violations: Violations, looked: bool = True, outside: str = "") -
     broken = _broken(violations)
     if broken:
         told = f"The model does not fit the profile {profile.name}: {counted(sum(broken.values()), 'violation')}"
-        by_rule = ", ".join(f"{rule} {count}" for rule, count in sorted(broken.items()))
-        return in_words(f"{told} ({by_rule}).", outside)
+        rules = [f"{rule} {count}" for rule, count in sorted(broken.items())]
+        by_rule = f" ({', '.join(rules)})" if len(rules) > 1 else f" of the rule {next(iter(broken))}"
+        return in_words(f"{told}{by_rule}.", outside)
     counts = violations.by_severity
     undecided = counts.get("undecided", 0)
     unknown = f"{counted(undecided, 'check')} could not be decided." if undecided else ""
     if unknown or (outside and profile.strict):
         return in_words(f"Whether the model fits the profile {profile.name} is not established.", unknown, outside)
-    kept = "every violation is waived" if counts.get("waived") else "no rule of it is broken"
+    kept = "every violation is waived" if counts.get("waived") else "no rule is broken"
     return in_words(f"The model fits the profile {profile.name}: {kept}.", outside)
 
 
@@ -156,7 +157,7 @@ def _further(violations: Violations, failed: bool) -> str:
     """What the run does after its violations, and what to type so that it goes on."""
     if failed:
         who = "The profile is strict" if violations.profile.strict else "The backend calls it an error"
-        return f"{who}, so nothing is compiled. To go on all the same, type: accel.strict=false"
+        return f"{who}, so nothing is compiled. To compile anyway, add to the command: accel.strict=false"
     return "The profile is not strict, so the run goes on." if violations.by_severity.get("warning") else ""
 
 

@@ -127,7 +127,7 @@ def compared(
         return Comparison("not_established", f"not_established: {standard.foreign}")
     if standard.reference.error:
         return _raised("reference", standard.reference)
-    context.progress("test")
+    context.progress("test: running the compiled model")
     made: list[CompiledCase] = []
 
     def function() -> CompiledCase:

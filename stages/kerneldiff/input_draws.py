@@ -222,7 +222,7 @@ def further_draws(
     for number in numbers:
         if found.note and number <= ORDINARY:
             continue
-        context.progress(f"draw {number} of the inputs")
+        context.progress(f"draw {number}: other random inputs")
         with drawn_inputs(case, number - 1, *standard.others) as varies:
             if not varies:
                 found.not_taken(number, "there is no input to vary")

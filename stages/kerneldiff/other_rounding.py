@@ -62,7 +62,7 @@ class OtherRounding:
         base, note = evidence.perturbable
         if base is None:
             return Found({}, note)
-        evidence.context.progress("rounding the reference otherwise, to tell a defect from noise or a branch")
+        evidence.context.progress("rounding the reference otherwise, to see whether rounding explains the error")
         leaves = evidence.gold.leaves, evidence.test.leaves
         return Found(judged(rows, base, *leaves, draws=options.perturbations, factor=factor), note)
 

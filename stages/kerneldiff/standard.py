@@ -54,12 +54,12 @@ def standard_of(
         return _stored(context, config, baseline, floor_decides)
     ideal = context.case if right is None else right
     with drawn_inputs(context.case, config.draw - 1, *([] if right is None else [right])):
-        context.progress("reference")
+        context.progress("reference: running it")
         base = sides.reference_case(context) if right is None else right
         reference = sides.run_side("reference", base, lambda: sides.reference_function(context, base))
         if reference.error:
             return Standard(context.case, reference, sides.Side(), base)
-        context.progress("gold")
+        context.progress("gold: running the reference in float64")
         gold = gold_side(ideal, wanted=floor_decides, drew=reference.drew and base is ideal)
         noise = None
         if config.store_baseline and config.draw == 1 and gold.leaves and context.settings.reference.uncompiled:

@@ -46,7 +46,7 @@ _RIGHT = {
 }
 
 
-_LARGE = {"within_floor": "the noise of rounding", "within_tolerance": "the tolerance"}
+_LARGE = {"within_floor": "rounding noise", "within_tolerance": "the tolerance"}
 
 
 def sentence(comparison: Comparison, localized: Localization | str) -> str:
@@ -66,8 +66,9 @@ def sentence(comparison: Comparison, localized: Localization | str) -> str:
             words = {"they": "the result is", "them": "the result"}
         coarse = [row.verdict for row in comparison.rows if is_coarse(row.verdict, row.resolution)]
         large = " or ".join(text for name, text in _LARGE.items() if name in coarse)
-        among = "" if count == 1 else f" in {len(coarse)} of them"
-        hidden = f" Errors of half the tensor would pass{among}, so large is {large}." if coarse else ""
+        among = "" if count == 1 else f"In {len(coarse)} of them "
+        text = f" {among}{large} is so large that an error of half the tensor's size would not be seen."
+        hidden = (text if among else f" {text[1].upper()}{text[2:]}") if coarse else ""
         return f"The numbers are right for the inputs that were tried: {_RIGHT[verdict].format(**words)}.{hidden}"
     if verdict == "defect":
         wrong = "the only result" if count == 1 else f"{counted(len(comparison.failed), 'result')} of {count}"

@@ -259,7 +259,7 @@ class _Search:
         size = counted(candidate.operations, "operation")
         message = f"{title} {size} of {found.before} {'shows' if candidate.operations == 1 else 'show'} it"
         message += "" if found.minimal else ", the fewest that were found in time"
-        message += ", seen in a process of its own." if checked.verified else f". Not verified: {checked.reason}."
+        message += ", in a fresh process too." if checked.verified else f". Not verified: {checked.reason}."
         large = f"The script has {len(text):,} bytes, for {size}." if len(text) > LARGE else ""
         return Minified(in_lines(message, large), text, data, failure.text, graph.id, candidate.last.name,
                         target_of(candidate.last), candidate.operations, found.before, found.minimal,

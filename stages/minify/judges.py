@@ -100,7 +100,7 @@ class Compiled(Judge):
         return script(candidate, self.compiler, failure, about=about, factor=self.factor)
 
     def what(self, failure: Failure, target: str) -> str:
-        found = {DEFECT: "computes wrong numbers of"}.get(failure.kind, f"gives {failure.text} on")
+        found = {DEFECT: "computes wrong numbers in"}.get(failure.kind, f"gives {failure.text} on")
         return f"torch.compile with {self.compiler.backend} {found} {target}."
 
 

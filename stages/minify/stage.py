@@ -15,7 +15,7 @@ from inductor_debug.stages.artifacts.minimization import MinifiedRecord
 from inductor_debug.stages.artifacts.records import ReproRecord
 from inductor_debug.stages.backends.registry import build_adapter
 from inductor_debug.stages.contract import Artifacts, Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import closed, in_one_line
+from inductor_debug.stages.formatting import closed, in_lines, in_one_line
 from inductor_debug.stages.minify.anywhere import smallest_anywhere
 from inductor_debug.stages.minify.compilers import compiler_of
 from inductor_debug.stages.minify.config import MinifyConfig
@@ -140,7 +140,9 @@ def _result(context: StageContext, known: Known, found: Minified) -> StageResult
         stored[files.REPRO.at(DATA)] = found.data
     explained = bool(known.stage) and found.verified
     status = "passed" if explained else _without_script(known, "").status
-    return StageResult(status, found.message, stored, {"repros": [repro]})
+    told, *figures = found.message.split("\n")
+    message = in_lines(f"{told} Run it, in the run's folder: python {path}", *figures)
+    return StageResult(status, message, stored, {"repros": [repro]})
 
 
 def _source(artifacts: Artifacts, graph: str, name: str) -> str:

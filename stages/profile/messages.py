@@ -4,7 +4,7 @@ import numpy
 
 from inductor_debug.stages.artifacts.measurements import ProfileFacts, Surroundings
 from inductor_debug.stages.benchmark.timing import interquartile_range
-from inductor_debug.stages.formatting import counted, in_lines, place
+from inductor_debug.stages.formatting import closed, counted, in_lines, place
 from inductor_debug.stages.profile.section import NOISY
 from inductor_debug.stages.profile.tables import Profile, Timed, line_rows, rates, roofline
 
@@ -21,26 +21,28 @@ def message(profile: Profile, *, training: bool = False) -> str:
     """
     top = profile.longest()
     step = f"{profile.step / 1e3:.3g} ms" if profile.step < 1e6 else f"{profile.step / 1e3:.0f} ms"
+    unknown = f"Not established: {'; '.join(profile.not_established)}." if profile.not_established else ""
     if not top:
         seen = f"no kernel was seen in {counted(profile.observation.steps, 'step')} of {step}"
-        return f"Where the time goes is not established: {seen}."
+        return in_lines(f"Where the time goes is not established: {seen}.", unknown)
     noun = "operation" if top[0].work.kind in ("operation", "operator", "backward") else "kernel launch"
     launches = counted(round(sum(item.launches for item in top)), noun, None if noun == "operation" else noun + "es")
     inside, outside = profile.inside / profile.step, profile.outside / profile.step
     lines = [row for row in line_rows(profile) if row.source]
     most = ""
     if lines:
-        most = f", the most ({percent(lines[0].share or 0.0)}) from {place(lines[0].source)}: {lines[0].code}"
+        share = percent(lines[0].share or 0.0)
+        most = f" The line with the most is {place(lines[0].source)}, {share} of the step: {closed(lines[0].code)}"
     spread, told, added = _spread(profile), profile.kernels / profile.step, _added(profile)
     busy = f" The steps differ by {percent(spread)} (interquartile range): was the machine busy? Shares may be off."
     whole = "Forward and backward take" if training else "A step takes"
     return in_lines(
-        f"{whole} {step}, {percent(inside)} of it in {launches}{most}.{busy if spread > NOISY else ''}",
+        f"{whole} {step}, {percent(inside)} of it in {launches}.{most}{busy if spread > NOISY else ''}",
         f"Outside of kernels: {percent(outside)} of the step.",
         f"The longest: {describe(profile, top[0])}.",
         f"The tables' medians add up to {percent(told)} of the step." if abs(told - inside) > NOISY else "",
         f"Recording adds {percent(added)} to a step." if added > max(NOISY, spread) else "",
-        f"Not established: {'; '.join(profile.not_established)}." if profile.not_established else "",
+        unknown,
     )
 
 

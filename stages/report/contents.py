@@ -143,13 +143,13 @@ def _untold(stages: Iterable[Mapping[str, Any]], entries: Sequence[Entry]) -> li
     found = [(str(stage.get("name")), str(stage.get("status"))) for stage in stages]
     told = [_ended(name, status) for name, status in found if name not in bad]
     if not bad and not any(told):
-        told = [f"failed in the stage {name}" for name, status in found if status == "failed"]
+        told = [f"fails in the stage {name}" for name, status in found if status == "failed"]
     return [text for text in told if text]
 
 
 def _ended(stage: str, status: str) -> str:
     """How a run ended in a stage; empty where it did not."""
-    how = {"crashed": "crashed", "timed_out": "timed out"}.get(status)
+    how = {"crashed": "crashes", "timed_out": "times out"}.get(status)
     return f"{how} in the stage {stage}" if how else ""
 
 

@@ -92,7 +92,7 @@ def environment_of(
         anchor=anchor,
         relative=relative,
         groupby_folder=_by_folder,
-        purpose=_purpose,
+        purpose=purpose,
         short_in=shorten,
     )
     environment.tests.update(
@@ -121,7 +121,7 @@ def _finalized(value: Any) -> Any:
     return shortened(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 
-def _purpose(command: str) -> str:
+def purpose(command: str) -> str:
     """What a proposed command is for; empty for one that needs no word."""
     words = command.split()
     name = words[1] if len(words) > 1 and words[0] == "inductor-debug" else ""
@@ -134,7 +134,8 @@ def _purpose(command: str) -> str:
     if name == "rerun":
         stages = [word.partition("=")[2] for word in words if word.startswith(("stages=", "+stages="))]
         if stages:
-            return f"Run it again, with the stages {stages[0].strip('[]').replace(',report', '').replace(',', ', ')}"
+            names = stages[0].strip("[]").removesuffix(",report").split(",")
+            return f"Run it again, with the {'stage' if len(names) == 1 else 'stages'} {', '.join(names)}"
         changed = [word for word in words[3:] if "=" in word]
         return f"Run it again, with {' and '.join(changed)}" if changed else "Run it again as it was"
     return _PURPOSES.get(name, "")

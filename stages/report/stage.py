@@ -6,6 +6,7 @@ from inductor_debug.stages.contract import Stage, StageContext, StageResult
 from inductor_debug.stages.formatting import in_lines, in_words
 from inductor_debug.stages.report.collect import collect
 from inductor_debug.stages.report.declaration import DECLARATION
+from inductor_debug.stages.report.html import purpose
 from inductor_debug.stages.report.render import render
 
 
@@ -26,8 +27,14 @@ class ReportStage(Stage):
         return StageResult(
             "passed",
             in_lines(
-                in_words(data["sentence"], f"Next, type: {first}" if first else ""),
-                *(f"Or type: {command}" for command in others),
+                in_words(data["sentence"], f"Next, type: {_with_purpose(first)}" if first else ""),
+                *(f"Or type: {_with_purpose(command)}" for command in others),
             ),
             artifacts={files.REPORT_PAGE.path: html, files.REPORT.path: {"schema": 1, **data}},
         )
+
+
+def _with_purpose(command: str) -> str:
+    """A command, and in brackets what it is for."""
+    what = purpose(command)
+    return f"{command} ({what[0].lower()}{what[1:]})" if what else command

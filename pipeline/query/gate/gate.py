@@ -54,11 +54,14 @@ class Gate:
         counts = {outcome: sum(row.outcome is outcome for _, row in self.rows) for outcome in Outcome}
         unknown = counts[Outcome.NOT_ESTABLISHED]
         failing = sum(row.outcome is Outcome.NOT_ESTABLISHED for row in self.failing)
-        held = "B is no worse than A beyond the limits"
-        verdict = "B is worse than A, or not shown to be as good" if self.failing else held
+        if counts[Outcome.WORSE]:
+            verdict = "B is worse than A"
+        else:
+            verdict = "B is not shown to be as good as A" if failing else "B is no worse than A beyond the limits"
+        fail = f", of which {failing} must be known" if failing else ""
         return (
-            f"exit code {self.exit_code}: {verdict}: {counts[Outcome.WORSE]} worse, {counts[Outcome.BETTER]} better, "
-            f"{unknown} not established, {failing} of which can't be passed"
+            f"{verdict}: {counts[Outcome.WORSE]} worse, {counts[Outcome.BETTER]} better, "
+            f"{unknown} not established{fail} (exit code {self.exit_code})"
         )
 
     def tables(self) -> list[Table]:
@@ -89,7 +92,7 @@ def gate_of(folders: Sequence[Path], limits: Limits) -> Gate | None:
 
 def _of_runs(a: Job, b: Job, limits: Limits) -> Gate:
     runs = [open_run(job.folder) for job in (a, b)]
-    head = [f"A is {run_id(a.folder)}, B is {run_id(b.folder)}: B is held to A"]
+    head = [f"A, the baseline, is {run_id(a.folder)}. B, which is compared with it, is {run_id(b.folder)}."]
     gate = Gate(limits, [*head, *_about([(a, b)]), *_left_out(limits)], runs)
     gate.rows += [("", row) for row in _held(runs[0], runs[1], a.settings, b.settings, limits)]
     return gate

@@ -27,10 +27,16 @@ def hold_numbers(scales: Scales, a: StoredRun, b: StoredRun) -> None:
     _hold_verdict(scales, RUN_VERDICT, *verdicts)
     tables = [files.OUTPUTS.read(run.artifacts) for run in (a, b)]
     if tables[0] is not None:
-        before, now = ({f"{row['kind']} {row['path']}": row for row in rows or []} for rows in tables)
+        before, now = ({tensor_name(row): row for row in rows or []} for rows in tables)
         for name, row in before.items():
             _hold_tensor(scales, name, row, now.get(name))
     _hold_operations(scales, a, b)
+
+
+def tensor_name(row: Row) -> str:
+    """``gradient head.weight``; of one that is all of its kind the kind alone."""
+    kind, path = str(row["kind"]), str(row["path"])
+    return kind if kind == path else f"{kind} {path}"
 
 
 def rank(verdict: str | None) -> int:
@@ -84,7 +90,7 @@ def _hold_operations(scales: Scales, a: StoredRun, b: StoredRun) -> None:
             if row["state"] in WRONG:
                 wrong[_target(row)].append(_place(_operation(row)))
         for target, places in wrong.items():
-            change = f"wrong for what they received, first in {places[0]}; A's were not looked at"
+            change = f"wrong although their inputs are right, first in {places[0]}; A's were not looked at"
             scales.worse("local_error", f"values that end in {target}", None, f"{len(places)} wrong", change)
         return
     if now is None:
@@ -102,7 +108,13 @@ def _hold_operation(scales: Scales, operation: Operation, before: list[Row], now
     wrong = [sum(row["state"] in WRONG for row in rows) for rows in (before, now)]
     if wrong[0] != wrong[1]:
         keep = scales.worse if wrong[1] > wrong[0] else scales.better
-        keep("local_error", what, f"{wrong[0]} wrong", f"{wrong[1]} wrong", f"{wrong[1] - wrong[0]:+d} wrong for what they received")
+        keep(
+            "local_error",
+            what,
+            f"{wrong[0]} wrong",
+            f"{wrong[1]} wrong",
+            f"{wrong[1] - wrong[0]:+d} wrong",
+        )
     elif before and now:
         a, b = (max((number(row["ratio"]) or 0.0 for row in rows), default=0.0) for rows in (before, now))
         scales.amount("local_error", f"{what}: error in noise floors", a, b, noise=FLOOR)

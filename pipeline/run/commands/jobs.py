@@ -6,6 +6,7 @@ Nothing is written before every job of the command has been composed and validat
 import argparse
 import logging
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -41,6 +42,12 @@ logger = logging.getLogger(f"{__package__}.entry")
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 _OURS_TO_STORE = "hydra.output_subdir=null"
 _MULTIRUN = "hydra.mode=MULTIRUN"
+_ENDED = {
+    summary.EXIT_PASSED: "passed",
+    summary.EXIT_FAILED: "failed",
+    summary.EXIT_CONFIGURATION: "rejected",
+    summary.EXIT_CRASHED: "crashed",
+}
 
 
 def show(session: Session, args: argparse.Namespace) -> int:
@@ -174,8 +181,10 @@ def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str
     code = max(sweep_exit_code(job for job in directories if job not in refused), *codes)
     for sentence in table.told:
         logger.info("%s", sentence)
-    told = counted(len(jobs), "run"), code, table.path.with_name(PAGE), table.path
-    logger.info("sweep of %s: exit code %d, page %s, table %s", *told)
+    ended = Counter(codes)
+    became = ", ".join(f"{ended[each]} {word}" for each, word in _ENDED.items() if ended[each])
+    told = counted(len(jobs), "run"), became, code, table.path.with_name(PAGE), table.path
+    logger.info("sweep of %s: %s (exit code %d). Page: %s, table: %s", *told)
     return code
 
 

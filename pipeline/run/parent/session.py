@@ -156,7 +156,7 @@ class WorkerSession:
         self.watch.end(dump_stacks=True)
         self._receive(0.0)
         text = f"timed out: still running after runner.timeout_s={self.timeout_s:g}; the stacks are in run.log."
-        text += f" To wait longer, type: runner.timeout_s={2 * self.timeout_s:g}"
+        text += f" To wait longer, add to the command: runner.timeout_s={2 * self.timeout_s:g}"
         self.ending = (summary.TIMED_OUT, text, "hang")
         return True
 

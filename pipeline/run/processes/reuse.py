@@ -274,8 +274,8 @@ class Reuse:
         nearest, entry = min(others, key=lambda item: len(item[0]))
         if len(nearest) > _ALIKE:
             return None, ""
-        more = f", and {len(nearest) - _SHOWN} more" if len(nearest) > _SHOWN else ""
-        return None, f"{run_id(Path(entry.run))} differs in {', '.join(map(_short, nearest[:_SHOWN]))}{more}"
+        more = f" and in {len(nearest) - _SHOWN} more" if len(nearest) > _SHOWN else ""
+        return None, f"{run_id(Path(entry.run))} differs in {' and in '.join(map(_short, nearest[:_SHOWN]))}{more}"
 
     def _changed(self, entry: Entry) -> list[str]:
         """What the user's code took that is another by now."""

@@ -302,7 +302,7 @@ class Worker:
         constrain = records.get("constrain")
         known = declared().get(name)
         if known is not None and known.skipped_by_violation and constrain is not None and constrain.status == FAILED:
-            return "constrain failed in strict mode"
+            return "the model does not fit the profile, which is strict"
         for need in self._needs(name):
             status = records[need].status if need in records else "absent"
             if status != PASSED:

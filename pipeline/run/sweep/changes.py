@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inductor_debug.pipeline.run.sweep.rows import FAILURES, GRAPHS, NUMERICS, Row, failures_in
-from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.formatting import counted, short
 
 OVERRIDE = "override."
 _NO_AXIS = ("override.cluster", "override.runner.", "override.hydra.")
@@ -81,7 +81,7 @@ def _parts(changes: Sequence[Change]) -> Iterator[str]:
         if change.column == DIGEST:
             yield "nothing in these columns, but the stored result differs (digest)"
         elif change.column and change.column != FAILURES and not (by_rule and change.column == "violations"):
-            yield f"{change.column} {change.before} → {change.after}"
+            yield f"{change.column} {_figure(change.before)} → {_figure(change.after)}"
     failures = [change for change in changes if change.column == FAILURES]
     for verb, found in (
         ("new", [change.after for change in failures if change.after]),
@@ -90,6 +90,10 @@ def _parts(changes: Sequence[Change]) -> Iterator[str]:
         if found:
             more = ", …" if len(found) > _NAMED else ""
             yield f"{counted(len(found), f'{verb} failure')} ({', '.join(map(str, found[:_NAMED]))}{more})"
+
+
+def _figure(value: Any) -> Any:
+    return short(value) if isinstance(value, float) else value
 
 
 def _along(

@@ -292,7 +292,7 @@ class _Search:
             [checked] = verify([item], timeout_s=TIMEOUT_S + way.limit_s)
         message = f"{title} {size} of {before}, in {called}, {'shows' if size.startswith('1 ') else 'show'} it"
         message += "" if cuts.minimal else ", the fewest that were found in time"
-        message += ", seen in a process of its own." if checked.verified else f". Not verified: {checked.reason}."
+        message += ", in a fresh process too." if checked.verified else f". Not verified: {checked.reason}."
         large = f"The script has {len(content):,} bytes." if len(content) > LARGE else ""
         return Minified(in_lines(message, large), content, data, failure.text, "", part.path, part.kind,
                         statements(tree), before, cuts.minimal, checked.verified, checked.reason)  # fmt: skip

@@ -125,7 +125,7 @@ def test_a_strict_violation_skips_what_follows_and_fails_the_run(tmp_path: Path)
     assert (outcome.code, outcome.summary["verdict"]) == (1, "failed")
     assert outcome.statuses == {"plain": "passed", "constrain": "failed", **dict.fromkeys(stopped, "skipped"),
                                 "report": "passed"}  # fmt: skip
-    assert outcome.message("lower") == "constrain failed in strict mode"
+    assert outcome.message("lower") == "the model does not fit the profile, which is strict"
     assert "2 violations" in outcome.message("constrain")
     assert outcome.summary["violations"]["by_rule"] == {"alignment": 2}
     assert outcome.summary["numerics"]["verdict"] is None

@@ -19,7 +19,10 @@ def test_the_stage_says_the_run_in_a_sentence_and_what_to_type_next() -> None:
     _, data = report(full())
     first, *others = data["then"]
     assert others and ReportStage(ReportConfig()).run(context).message.splitlines() == [
-        f"{data['sentence']} Next, type: {first}", *(f"Or type: {command}" for command in others),
+        f"{data['sentence']} Next, type: {first} (find the smallest program that shows it)",
+        *(f"Or type: {command} ({what})" for command, what in zip(others, (
+            "run it again, with the stages kerneldiff, bisect", "what breaks the accelerator's rules, at which line"
+        ), strict=True)),
     ]  # fmt: skip
 
 
@@ -37,8 +40,8 @@ def test_after_a_right_run_no_stage_is_proposed_that_ran() -> None:
     [
         ("inductor-debug minify out/r1", "Find the smallest program that shows it"),
         ("inductor-debug repro r1 a.py --run", "Run the smallest script that shows it"),
-        ("inductor-debug rerun r1 +stages=kerneldiff", "Run it again, with the stages kerneldiff"),
-        ("inductor-debug rerun r1 stages=[profile,report]", "Run it again, with the stages profile"),
+        ("inductor-debug rerun r1 +stages=kerneldiff", "Run it again, with the stage kerneldiff"),
+        ("inductor-debug rerun r1 stages=[profile,report]", "Run it again, with the stage profile"),
         ("inductor-debug rerun r1 accel.strict=false", "Run it again, with accel.strict=false"),
         ("inductor-debug rerun r1", "Run it again as it was"),
         ("inductor-debug analyze r1 --type kernels", "Which kernels came from a line, and which lines is a kernel"),
