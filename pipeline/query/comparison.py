@@ -1,5 +1,6 @@
 """What differs between stored runs: what compiled them, settings, results, kernels, and verdicts of tensors."""
 
+import hashlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -111,10 +112,16 @@ def _results(run: StoredRun) -> dict[str, Any]:
 
 
 def _kernels(run: StoredRun) -> dict[str, Any]:
-    """Launches by graph and kernel."""
-    return dict(
-        Counter(f"{graph} {launch.name}" for graph in lowered_graphs(run) for launch in launches_of(run, graph))
-    )
+    """By graph and kernel how often it is launched, and the beginning of a digest of its code."""
+    launches = [(graph, launch) for graph in lowered_graphs(run) for launch in launches_of(run, graph)]
+    code = {f"{graph} {launch.name}: code": _digest(run.text(launch.file)) for graph, launch in launches if launch.file}
+    return dict(Counter(f"{graph} {launch.name}" for graph, launch in launches)) | code
+
+
+def _digest(code: str) -> str:
+    """Of what a kernel does: without the lines that include a header by its path on the machine."""
+    lines = (line for line in code.splitlines() if not line.startswith("#include"))
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
 
 
 def _outputs(run: StoredRun) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from typing import Any
 from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.query.comparison import Compared
-from inductor_debug.pipeline.query.gate.numbers import RUN_VERDICT
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.report.html import environment_of, write_page
@@ -152,10 +151,8 @@ def _sentence(tables: Mapping[str, Table]) -> str:
 
 
 def _counts(rows: Sequence[Row]) -> str:
-    """``3 findings of the profile and latency``. The verdict of all tensors together is counted as none of them."""
-    keys = [str(row.get("limit") or "").partition(":")[0] for row in rows]
-    summed = keys.count("verdict") > 1
-    counts = Counter(key for key, row in zip(keys, rows, strict=True) if not (summed and row["what"] == RUN_VERDICT))
+    """``3 findings of the profile and latency``."""
+    counts = Counter(str(row.get("limit") or "").partition(":")[0] for row in rows)
     words = [_counted(key, count) for key, count in counts.items()]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
@@ -175,7 +172,7 @@ def _then(folders: Sequence[Path], tables: Mapping[str, Table]) -> list[str]:
     remedy = _remedy(folders[1]) if tables["worse"].rows else ""
     commands = [f"inductor-debug rerun {second} {remedy}"] if remedy else []
     if limits & {"verdict", "error", "local_error"}:
-        commands.append(f"inductor-debug minify {second}")
+        commands.append(_smallest(folders[1], second))
     if limits & {"findings", "cost_bytes"}:
         commands.append(f"inductor-debug analyze {second} --type constraints")
     missing = [str(row["what"]).removeprefix("stage ") for row in tables["not_established"].rows
@@ -184,6 +181,12 @@ def _then(folders: Sequence[Path], tables: Mapping[str, Table]) -> list[str]:
         added = missing[0] if len(missing) == 1 else f"[{','.join(missing)}]"
         commands.append(f"inductor-debug rerun {second} +stages={added}")
     return commands or ([f"inductor-debug show {second}"] if tables["worse"].rows else [])
+
+
+def _smallest(folder: Path, run: str) -> str:
+    """The command that shows the smallest program of a run's failure, or that looks for it."""
+    found = next((Path(item.path).name for item in open_run(folder).head.repros or [] if item.verified), "")
+    return f"inductor-debug repro {run} {found} --run" if found else f"inductor-debug minify {run}"
 
 
 def _remedy(folder: Path) -> str:

@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 
 from inductor_debug.models.shapes import Number
 
+SUBSYSTEMS = {"inductor": "TorchInductor", "dynamo": "Dynamo", "aot_autograd": "AOTAutograd"}
+"""Parts of the compiler by their names for a reader; others are called as they are stored."""
+
 
 @dataclass(frozen=True)
 class ChangedNode:

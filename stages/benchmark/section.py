@@ -37,7 +37,9 @@ class BenchmarkSection(ReportSection):
             return Answer("unknown", "not established", told)
         interval = speed_interval(data)
         word = f"{short(data['speedup'])} times"
-        does = f"is {word} as fast as the reference"
+        sides = [(data.get(side) or {}).get("median_ms") for side in ("reference", "test")]
+        times = f" ({short(sides[0])} ms → {short(sides[1])} ms)" if None not in sides else ""
+        does = f"is {word} as fast as the reference{times}"
         if interval and interval[0] <= 1 <= interval[1]:
             word, does = "no difference", "is neither faster nor slower than the reference as far as was measured"
         return Answer("told", word, told, does)

@@ -3,6 +3,7 @@
 from typing import Any
 
 from inductor_debug.stages.artifacts.bisection import (
+    SUBSYSTEMS,
     ApplicationRecord,
     BisectionRecord,
     ChainProbe,
@@ -80,14 +81,13 @@ def _not_established(result: Bisection) -> str:
 
 
 def _subsystem(result: Bisection, facts: BackendFacts) -> str:
-    words = {"inductor": "TorchInductor", "dynamo": "Dynamo", "aot_autograd": "AOTAutograd"}
     if result.subsystem == Link.DECOMPOSITIONS:
         return f"the decompositions of {'TorchInductor' if facts.inductor else facts.name}"
     if result.subsystem == Link.BACKEND:
         return f"the backend {facts.name}"
     if result.subsystem == "inductor" and not facts.inductor:
         return f"TorchInductor behind the backend {facts.name}"
-    return words.get(str(result.subsystem), str(result.subsystem))
+    return SUBSYSTEMS.get(str(result.subsystem), str(result.subsystem))
 
 
 def _gone_with(result: Bisection) -> str:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.bisection import SUBSYSTEMS
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import headline
@@ -24,6 +25,7 @@ def bisection(artifacts: Artifacts, max_rows: int) -> Row | None:
     return {
         "verdict": facts.verdict,
         "answer": facts.answer,
+        "subsystem": SUBSYSTEMS.get(facts.subsystem or "", facts.subsystem),
         "remedy": facts.remedy,
         "nodes": nodes,
         "table": capped(files.PROBES.cells(artifacts), files.PROBES, max_rows),
@@ -45,7 +47,8 @@ class BisectionSection(ReportSection):
         known = data["verdict"] in ("found", "none")
         remedy = data["remedy"]
         option = remedy is not None and remedy.kind == "option"
-        return Answer("told" if known else "unknown", _WORDS.get(data["verdict"], "not established"),
+        word = data["subsystem"] if known and data["subsystem"] else _WORDS.get(data["verdict"], "not established")
+        return Answer("told" if known else "unknown", word,
                       said(report, "bisect"),
                       then=(f"inductor-debug rerun RUN {remedy.text}",) if option else ())  # fmt: skip
 

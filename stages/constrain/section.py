@@ -69,7 +69,7 @@ def fit(found: Mapping[str, Any], accel: str, told: str) -> Answer:
         "no" if severities["error"] else broken,
         told,
         f"does not fit {rules} ({broken}{'' if errors else ', which do not stop the run'})",
-        then=("inductor-debug analyze RUN --type constraints", *_further(found)),
+        then=(*_further(found), "inductor-debug analyze RUN --type constraints"),
     )
 
 

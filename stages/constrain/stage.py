@@ -136,7 +136,8 @@ def message_of(violations: Violations, looked: bool = True, outside: str = "") -
         told = f"The model does not fit the profile {profile.name}: {counted(sum(broken.values()), 'violation')}"
         rules = [f"{rule} {count}" for rule, count in sorted(broken.items())]
         by_rule = f" ({', '.join(rules)})" if len(rules) > 1 else f" of the rule {next(iter(broken))}"
-        return in_words(f"{told}{by_rule}.", outside)
+        asked = [in_a_sentence(rule) for rule in profile.rules if rule.rule in broken]
+        return in_words(f"{told}{by_rule}.", asked[0] if len(asked) == 1 else "", outside)
     counts = violations.by_severity
     undecided = counts.get("undecided", 0)
     unknown = f"{counted(undecided, 'check')} could not be decided." if undecided else ""
@@ -162,14 +163,14 @@ def _further(violations: Violations, failed: bool) -> str:
 
 
 def figures_of(violations: Violations) -> str:
-    """What the rules with findings ask for, the graphs that were checked, and the findings that are no violations."""
+    """What the rules with findings ask for, else what all of them do; the graphs; and what is no violation."""
     counts, words = violations.by_severity, {"undecided": "could not be decided", "waived": "waived"}
     told = [
         f"{counted(counts[severity], 'finding')} {what}." for severity, what in words.items() if counts.get(severity)
     ]
     met = violations.summary().by_rule
     rules = [f"The profile's rule {rule.rule}: {in_a_sentence(rule)}" for rule in violations.profile.rules
-             if rule.rule in met]  # fmt: skip
+             if rule.rule in met or not met]  # fmt: skip
     return in_lines(*rules, f"Checked: {_describe_graphs(violations.graphs)}.", *told)
 
 

@@ -188,7 +188,10 @@ def where(found: Mapping[str, Any]) -> str:
 
 def _first_wrong(diagnosis: Mapping[str, Any]) -> str:
     found = diagnosis.get("first_divergence")
-    return f" from {found['target']} on" if isinstance(found, Mapping) and found.get("target") else ""
+    if not isinstance(found, Mapping) or not found.get("target"):
+        return ""
+    line = f" at {place(found['source'])}" if found.get("source") else ""
+    return f" from {found['target']}{line} on"
 
 
 def _next(repros: Sequence[Mapping[str, Any]], bisected: bool) -> tuple[str, ...]:

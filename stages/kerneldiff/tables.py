@@ -46,6 +46,8 @@ _RIGHT = {
 }
 
 
+_FEW = 12
+"""Tensors that a message names."""
 _LARGE = {"within_floor": "rounding noise", "within_tolerance": "the tolerance"}
 
 
@@ -67,7 +69,9 @@ def sentence(comparison: Comparison, localized: Localization | str) -> str:
         coarse = [row.verdict for row in comparison.rows if is_coarse(row.verdict, row.resolution)]
         large = " or ".join(text for name, text in _LARGE.items() if name in coarse)
         among = "" if count == 1 else f"In {len(coarse)} of them "
-        text = f" {among}{large} is so large that an error of half the tensor's size would not be seen."
+        most = max((float(row.resolution or 0.0) for row in comparison.rows if row.resolution), default=0.0)
+        worst = f" (in the worst {most:.3g} times its size)" if most > 1 else ""
+        text = f" {among}{large} is so large that an error of half the tensor's size{worst} would not be seen."
         hidden = (text if among else f" {text[1].upper()}{text[2:]}") if coarse else ""
         return f"The numbers are right for the inputs that were tried: {_RIGHT[verdict].format(**words)}.{hidden}"
     if verdict == "defect":
@@ -97,7 +101,10 @@ def _how_finely(rows: list[TensorComparison]) -> str:
     hidden = [f"in {noisy} the noise of this dtype"] * bool(noisy) + [f"in {loose} the tolerance"] * bool(loose)
     told = f"; {jumped} of these by a jump of float64 itself within rounding (conditioning)" if jumped else ""
     if hidden:
-        told += f"; {', '.join(hidden)} hides errors of {100 * COARSE:g} % and more of the tensor (column resolution)"
+        names = [f"{row.kind} {row.path}" for row in sorted(coarse, key=lambda row: -float(row.resolution or 0.0))]
+        few = ", ".join(names[:_FEW]) + (", …" if len(names) > _FEW else "")
+        told += f"; {', '.join(hidden)} hides errors of {100 * COARSE:g} % and more of the tensor (column resolution): "
+        told += few
     return told
 
 

@@ -43,10 +43,10 @@ class NotCompiledSection(ReportSection):
         lines = [place(line) for line in data["sources"]]
         where = f", from {', '.join(lines[:OPERATIONS])}" if lines else ""
         computes = f" It computes {named or 'no operation that is known'}{where}."
-        one = "" if len(calls) < 2 else f" Which of these {counted(len(calls), 'operation')} it is, minify finds."
-        at = f" The compiler stopped at: {data['statement']}" if data["statement"] else ""
-        text = f"The kernel {data['kernel']} of {data['graph']} did not compile.{computes}{one}{at}"
-        return Answer("bad", "at one kernel", text, f"stops the compiler at a kernel of {named}", then)
+        one = "" if len(calls) < 2 else f" To find which of these {counted(len(calls), 'operation')} it is, run minify."
+        text = f"The kernel {data['kernel']} of {data['graph']} did not compile.{computes}{one}"
+        of = f" of {counted(len(calls), 'operation')}{where}" if calls else ""
+        return Answer("bad", "at one kernel", text, f"stops the compiler at one kernel{of}", then)
 
     def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:
         """``not_compiled_code``: the kernel's file and lines; None where it is not stored."""

@@ -131,7 +131,13 @@ def sentence_of(
     if verdict == "not_established" and not any(entry.state in ("good", "told", "bad") for entry in entries):
         return f"Of {subject} no stage left a result, so nothing is established."
     wrong_first = sorted(entries, key=lambda entry: _WRONG_FIRST.index(entry.state))
-    does = list(dict.fromkeys([*_untold(stages, entries), *(entry.does for entry in wrong_first if entry.does)]))
+    told_of: set[str] = set()  # stages that ended badly: one sentence of each
+    parts = []
+    for entry in wrong_first:
+        if entry.does and not (entry.state == "bad" and entry.stage in told_of):
+            parts.append(entry.does)
+            told_of |= {entry.stage} if entry.state == "bad" else set()
+    does = list(dict.fromkeys([*_untold(stages, entries), *parts]))
     open_ = [entry.title for entry in entries if entry.state == "unknown"]
     told = f"{subject} {_listed(does)}." if does else f"{subject} was looked at, and nothing was judged."
     return f"{told} Not answered: {' '.join(open_)}" if open_ else told
@@ -160,9 +166,10 @@ def led_by(contents: Sequence[Entry], run: str) -> list[str]:
         contents: of the page.
         run: what stands for ``RUN``.
     """
-    entries = [entry for entry in contents if entry.state in _ORDER]
+    bad = any(entry.state == "bad" for entry in contents)
+    entries = [entry for entry in contents if entry.state in (("bad", "told") if bad else _ORDER)]
     asked = [command for entry in sorted(entries, key=lambda entry: _place(entry.state)) for command in entry.then]
-    if not asked and not any(entry.state == "bad" for entry in entries):
+    if not asked and not bad:
         ran = {entry.stage for entry in contents if not entry.empty}
         asked = [command for stage, command in _PASSED.items() if stage not in ran]
     return [command.replace(" RUN", f" {run}", 1) for command in dict.fromkeys(asked)][:_COMMANDS]

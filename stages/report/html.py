@@ -35,7 +35,7 @@ _PURPOSES = {
     "profiles": "List the accelerator profiles",
 }
 """Command → what it is for."""
-_PACKAGES = re.compile(r"/[^\s\"']*/(?:site|dist)-packages/")
+_PACKAGES = re.compile(r"[^\s\"'(,:=]*/(?:site|dist)-packages/")
 _SOURCE_MAP = re.compile(r"\n//# sourceMappingURL=.*")
 _PAGE = Path(__file__).with_name("page")
 
@@ -130,7 +130,8 @@ def purpose(command: str) -> str:
         asked = known.get(words[-1], "")
         return f"{asked[:1].upper()}{asked[1:]}".removesuffix("?")
     if name == "repro":
-        return "Run the smallest script that shows it" if "--run" in words else _PURPOSES[name]
+        which = "smallest script" if any(word.startswith("minified-") for word in words) else "script"
+        return f"Run the {which} that shows it" if "--run" in words else _PURPOSES[name]
     if name == "rerun":
         stages = [word.partition("=")[2] for word in words if word.startswith(("stages=", "+stages="))]
         if stages:

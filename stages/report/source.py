@@ -121,7 +121,8 @@ class SourceSection(ReportSection):
         lines = counted(total, "line of the model's source is shown", "lines of the model's source are shown")
         text = f"{lines}{': ' + ', '.join(told) if told else ''}."
         if data["unplaced"]:
-            text += f" No line is named for {counted(data['unplaced'], 'wrong value')}: several operations made each."
+            text += f" No line is named for {counted(data['unplaced'], 'wrong value')}: several operations made each, "
+            text += "and which of them is at fault was not looked at, or not found."
         wrong = sum("wrong" in line for line in data["lines"].values())
         stopped = sum("stopped" in line for line in data["lines"].values())
         words = ((wrong, "wrong"), (stopped, "not compiled"), (marked, "with findings"))

@@ -11,8 +11,6 @@ from inductor_debug.stages.stored_run import StoredRun
 
 UNTESTED = ("not_exercised", "not_established")
 """Neither says anything of the numbers, so that neither is better."""
-RUN_VERDICT = "numerics"
-"""What the verdict of all tensors together is called among theirs."""
 FLOOR = 1.0
 """An error of one noise floor: below it is noise."""
 WRONG = ("wrong", "slope")
@@ -24,12 +22,11 @@ Operation = tuple[str, str, str, str]
 def hold_numbers(scales: Scales, a: StoredRun, b: StoredRun) -> None:
     """Hold B's verdicts and errors, by tensor and by operation."""
     verdicts = [run.head.numerics.verdict if run.head.numerics else None for run in (a, b)]
-    _hold_verdict(scales, RUN_VERDICT, *verdicts)
     tables = [files.OUTPUTS.read(run.artifacts) for run in (a, b)]
-    if tables[0] is not None:
-        before, now = ({tensor_name(row): row for row in rows or []} for rows in tables)
-        for name, row in before.items():
-            _hold_tensor(scales, name, row, now.get(name))
+    before, now = ({tensor_name(row): row for row in rows or []} for rows in tables)
+    changed = [_hold_tensor(scales, name, row, now.get(name)) for name, row in before.items()]
+    if not any(changed):  # else it is the worst of theirs, and no further one
+        _hold_verdict(scales, "numerics", *verdicts)
     _hold_operations(scales, a, b)
 
 
@@ -46,7 +43,7 @@ def rank(verdict: str | None) -> int:
 
 
 def _hold_verdict(scales: Scales, what: str, a: str | None, b: str | None) -> bool:
-    """Hold a verdict; whether it got worse."""
+    """Hold a verdict; whether it got worse or better."""
     limit = scales.limit("verdict")
     if limit is None or scales.lacks("verdict", what, a, b):
         return False
@@ -55,24 +52,26 @@ def _hold_verdict(scales: Scales, what: str, a: str | None, b: str | None) -> bo
         scales.worse("verdict", what, a, b, "a worse verdict")
     elif before > max(now, least):
         scales.better("verdict", what, a, b, "a better verdict")
-    return now > max(before, least)
+    return now > max(before, least) or before > max(now, least)
 
 
-def _hold_tensor(scales: Scales, name: str, before: Row, now: Row | None) -> None:
+def _hold_tensor(scales: Scales, name: str, before: Row, now: Row | None) -> bool:
+    """Hold a tensor's verdict, else its error; whether the verdict got worse or better."""
     if now is None:
         key = "error" if scales.limit("verdict") is None else "verdict"
         scales.lacks(key, name, before["verdict"], None)
-        return
+        return False
     if _hold_verdict(scales, name, str(before["verdict"]), str(now["verdict"])):
-        return  # its error says no more
+        return True  # its error says no more
     for column, noise in (("ratio", FLOOR), ("rmse", 0.0)):
         a, b = (_error(row, column) for row in (before, now))
         if a is not None and b is not None:
             told = "error in noise floors" if column == "ratio" else "RMS error"
             scales.amount("error", f"{name}: {told}", a, b, noise=noise)
-            return
+            return False
     if _error(before, "ratio") is not None:
         scales.lacks("error", f"{name}: error in noise floors", _error(before, "ratio"), None)
+    return False
 
 
 def _error(row: Row, column: str) -> float | None:

@@ -1,5 +1,6 @@
 """A sweep's measures over its axes, as tables and plots."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -141,6 +142,10 @@ def _pivot(
     )
 
 
+_DECADES = 100
+"""Largest over smallest value of a plot from which its axis is logarithmic."""
+
+
 def _plot(measure: str, rows: Sequence[Row], axis: str, others: Sequence[str]) -> Plot | None:
     """A measure over an axis; None where it is no number, the same everywhere, or of too many lines."""
     known = [row for row in rows if is_numeric(row.get(measure)) and abs(float(row[measure])) < float("inf")]
@@ -156,13 +161,21 @@ def _plot(measure: str, rows: Sequence[Row], axis: str, others: Sequence[str]) -
     across = {value: round(_LEFT + place * (_WIDTH - _LEFT - _AROUND) / (len(values) - 1), 1)
               for place, value in enumerate(values)}  # fmt: skip
 
-    def point(value: str, at: float) -> tuple[float, float]:
-        return across[value], round(_HEIGHT - _AROUND - (at - low) / (high - low) * (_HEIGHT - 2 * _AROUND), 1)
+    apart = low > 0 and high / low > _DECADES
+    scale = math.log if apart else float
 
-    lines = [Line(", ".join(key), [point(value, at[value]) for value in values if value in at])
-             for key, at in groups.items()]  # fmt: skip
+    def point(value: str, at: float) -> tuple[float, float]:
+        part = (scale(at) - scale(low)) / (scale(high) - scale(low))
+        return across[value], round(_HEIGHT - _AROUND - part * (_HEIGHT - 2 * _AROUND), 1)
+
+    alike: dict[tuple[tuple[float, float], ...], list[str]] = {}
+    for key, at in groups.items():
+        points = tuple(point(value, at[value]) for value in values if value in at)
+        alike.setdefault(points, []).append(", ".join(key))
+    lines = [Line(" = ".join(labels), list(points)) for points, labels in alike.items()]
     labelled = values if len(values) <= _ACROSS else [values[0], values[-1]]
-    return Plot(MEASURES[measure], [(across[value], value) for value in labelled], low, high, lines)
+    title = f"{MEASURES[measure]} (logarithmic)" if apart else MEASURES[measure]
+    return Plot(title, [(across[value], value) for value in labelled], low, high, lines)
 
 
 def _state(measure: str, row: Row) -> State | None:

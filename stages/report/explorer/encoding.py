@@ -85,6 +85,11 @@ class _Drawn:
         return fitted(short_target(target), LONGEST)
 
 
+def boxes(layer: Layer) -> int:
+    """How many operations of a layer are drawn."""
+    return len(_Drawn(layer).numbers)
+
+
 class _Encoder:
     def __init__(self, shown: Sequence[Layer]) -> None:
         self.drawn = [_Drawn(layer) for layer in shown]

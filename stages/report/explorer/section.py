@@ -7,7 +7,7 @@ from typing import Any
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted
-from inductor_debug.stages.report.explorer.encoding import encoded
+from inductor_debug.stages.report.explorer.encoding import boxes, encoded
 from inductor_debug.stages.report.explorer.layers import layers
 from inductor_debug.stages.report.explorer.marks import marks
 from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection
@@ -31,7 +31,7 @@ class ExplorerSection(ReportSection):
         rows: list[Row] = []
         left = MOST
         for layer in found:
-            count = sum(node.is_operation for node in layer.record.nodes)
+            count = boxes(layer)
             left -= count
             rows.append({"id": layer.id, "title": layer.title, "operations": count, "shown": left >= 0})
         rows += [{"id": graph, "title": graph, "operations": None, "shown": False} for graph in damaged]
