@@ -114,7 +114,11 @@ def _results(run: StoredRun) -> dict[str, Any]:
 def _kernels(run: StoredRun) -> dict[str, Any]:
     """By graph and kernel how often it is launched, and the beginning of a digest of its code."""
     launches = [(graph, launch) for graph in lowered_graphs(run) for launch in launches_of(run, graph)]
-    code = {f"{graph} {launch.name}: code": _digest(run.text(launch.file)) for graph, launch in launches if launch.file}
+    code = {
+        f"{graph} {launch.name}: code": _digest(run.text(launch.file))
+        for graph, launch in launches
+        if launch.file and run.has(launch.file)
+    }
     return dict(Counter(f"{graph} {launch.name}" for graph, launch in launches)) | code
 
 

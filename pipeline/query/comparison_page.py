@@ -185,7 +185,8 @@ def _then(folders: Sequence[Path], tables: Mapping[str, Table]) -> list[str]:
 
 def _smallest(folder: Path, run: str) -> str:
     """The command that shows the smallest program of a run's failure, or that looks for it."""
-    found = next((Path(item.path).name for item in open_run(folder).head.repros or [] if item.verified), "")
+    repros = open_run(folder).head.repros or []
+    found = next((Path(item.path).name for item in repros if item.verified and not item.violations), "")
     return f"inductor-debug repro {run} {found} --run" if found else f"inductor-debug minify {run}"
 
 

@@ -171,6 +171,7 @@ def figures_of(violations: Violations) -> str:
     met = violations.summary().by_rule
     rules = [f"The profile's rule {rule.rule}: {in_a_sentence(rule)}" for rule in violations.profile.rules
              if rule.rule in met or not met]  # fmt: skip
+    rules = [] if len(rules) == 1 and _broken(violations) else rules  # it is in the sentence
     return in_lines(*rules, f"Checked: {_describe_graphs(violations.graphs)}.", *told)
 
 

@@ -70,7 +70,7 @@ def sentence(comparison: Comparison, localized: Localization | str) -> str:
         large = " or ".join(text for name, text in _LARGE.items() if name in coarse)
         among = "" if count == 1 else f"In {len(coarse)} of them "
         most = max((float(row.resolution or 0.0) for row in comparison.rows if row.resolution), default=0.0)
-        worst = f" (in the worst {most:.3g} times its size)" if most > 1 else ""
+        worst = f" ({'even' if count == 1 else 'in the worst'} {most:.3g} times its size)" if most > 1 else ""
         text = f" {among}{large} is so large that an error of half the tensor's size{worst} would not be seen."
         hidden = (text if among else f" {text[1].upper()}{text[2:]}") if coarse else ""
         return f"The numbers are right for the inputs that were tried: {_RIGHT[verdict].format(**words)}.{hidden}"

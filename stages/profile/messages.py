@@ -30,9 +30,9 @@ def message(profile: Profile, *, training: bool = False) -> str:
     inside, outside = profile.inside / profile.step, profile.outside / profile.step
     lines = [row for row in line_rows(profile) if row.source]
     most = ""
-    if lines:
-        share = percent(lines[0].share or 0.0)
-        most = f" The line with the most is {place(lines[0].source)}, {share} of the step: {closed(lines[0].code)}"
+    if lines and profile.kernels:
+        share = percent((lines[0].share or 0.0) * profile.step / profile.kernels)
+        most = f" {share} of their time is that of the line {place(lines[0].source)}: {closed(lines[0].code)}"
     spread, told, added = _spread(profile), profile.kernels / profile.step, _added(profile)
     busy = f" The steps differ by {percent(spread)} (interquartile range): was the machine busy? Shares may be off."
     whole = "Forward and backward take" if training else "A step takes"

@@ -113,8 +113,8 @@ class Repros:
         verified = sum(item.verification.verified for item in self.scripts)
         parts = [f"{counted(len(self.scripts), 'reproduction')} in {folder}/, {verified} run and seen to show it"]
         if self.left_out:
-            further = counted(len(self.left_out), "violation")
-            parts.append(f"{further} of another operation or shape without one, for no more are written: "
+            kinds = counted(len(self.left_out), "further kind")
+            parts.append(f"{kinds} of violation without one, for no more are written: "
                          f"{_listed(self.left_out)}")  # fmt: skip
         if self.without:
             reasons = dict.fromkeys(item.verification.reason for item in self.without)
@@ -166,9 +166,7 @@ def write_repros(
     names: set[str] = set()
     scripts = [_written(group, names, violations.profile) for group in ordered[:limit]]
     found = verify([Script(item.name, item.text, item.line, item.nbytes) for item in scripts[:verified]])
-    found += [Verification(False, f"not run: stages.constrain.verified_repros={verified} are")] * (
-        len(scripts) - len(found)
-    )
+    found += [Verification(False, f"not run: only the first {verified} were")] * (len(scripts) - len(found))
     return Repros(
         tuple(replace(item, verification=seen) for item, seen in zip(scripts, found, strict=True)),
         tuple(Repro("", tuple(rows), verification=Verification(False, why)) for why, rows in without.items()),

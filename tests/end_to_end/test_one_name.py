@@ -74,7 +74,7 @@ def test_the_command_line_builds_the_users_model(site: Path, repository: Path) -
         site, repository, "-m", "inductor_debug.pipeline", "model=custom", "model.build._target_=models.nets.build",
         "stages=[capture,constrain]", "accel=warn16", "hydra.run.dir=first",
     )  # fmt: skip
-    assert "Dynamo captured 1 graph, with no graph break. AOTAutograd made " in told
+    assert "Dynamo captured 1 graph, with no graph break. AOTAutograd turned it into " in told
     assert (repository / "first" / "constrain" / "violations.csv").read_text().count("\n") > 1
     assert "models/nets.py" in (repository / "first" / "capture" / "graphs" / "g0.forward.json").read_text()
 

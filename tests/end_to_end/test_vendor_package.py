@@ -118,7 +118,7 @@ def test_a_flag_of_the_packages_bisects(acme: Callable[..., Finished]) -> None:
     )  # fmt: skip
     assert run.code == 1, run.output
     assert "goes away with fast_erf=false" in message(run, "bisect")
-    assert message(run, "bisect").count("type: backend.options.fast_erf=false\n") == 1
+    assert message(run, "bisect").count("add to the command: backend.options.fast_erf=false\n") == 1
 
 
 def test_training_on_the_packages_device(acme: Callable[..., Finished]) -> None:

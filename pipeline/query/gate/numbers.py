@@ -21,12 +21,13 @@ Operation = tuple[str, str, str, str]
 
 def hold_numbers(scales: Scales, a: StoredRun, b: StoredRun) -> None:
     """Hold B's verdicts and errors, by tensor and by operation."""
-    verdicts = [run.head.numerics.verdict if run.head.numerics else None for run in (a, b)]
+    first, second = (run.head.numerics.verdict if run.head.numerics else None for run in (a, b))
     tables = [files.OUTPUTS.read(run.artifacts) for run in (a, b)]
     before, now = ({tensor_name(row): row for row in rows or []} for rows in tables)
     changed = [_hold_tensor(scales, name, row, now.get(name)) for name, row in before.items()]
-    if not any(changed):  # else it is the worst of theirs, and no further one
-        _hold_verdict(scales, "numerics", *verdicts)
+    limit = scales.limit("verdict")
+    if limit is None or not (moved := _moved(first, second, limit)) or moved not in changed:
+        _hold_verdict(scales, "numerics", first, second)  # else it is that of a tensor, and no further one
     _hold_operations(scales, a, b)
 
 
@@ -42,36 +43,42 @@ def rank(verdict: str | None) -> int:
     return VERDICTS.index(known)
 
 
-def _hold_verdict(scales: Scales, what: str, a: str | None, b: str | None) -> bool:
-    """Hold a verdict; whether it got worse or better."""
+def _moved(a: str | None, b: str | None, limit: str) -> int:
+    """1 where a verdict got worse, -1 where it got better, 0 for neither."""
+    before, now, least = rank(a), rank(b), rank(limit)
+    return (now > max(before, least)) - (before > max(now, least))
+
+
+def _hold_verdict(scales: Scales, what: str, a: str | None, b: str | None) -> int:
+    """Hold a verdict; how it moved."""
     limit = scales.limit("verdict")
     if limit is None or scales.lacks("verdict", what, a, b):
-        return False
-    before, now, least = rank(a), rank(b), rank(limit)
-    if now > max(before, least):
+        return 0
+    moved = _moved(a, b, limit)
+    if moved > 0:
         scales.worse("verdict", what, a, b, "a worse verdict")
-    elif before > max(now, least):
+    elif moved < 0:
         scales.better("verdict", what, a, b, "a better verdict")
-    return now > max(before, least) or before > max(now, least)
+    return moved
 
 
-def _hold_tensor(scales: Scales, name: str, before: Row, now: Row | None) -> bool:
-    """Hold a tensor's verdict, else its error; whether the verdict got worse or better."""
+def _hold_tensor(scales: Scales, name: str, before: Row, now: Row | None) -> int:
+    """Hold a tensor's verdict, else its error; how the verdict moved."""
     if now is None:
         key = "error" if scales.limit("verdict") is None else "verdict"
         scales.lacks(key, name, before["verdict"], None)
-        return False
-    if _hold_verdict(scales, name, str(before["verdict"]), str(now["verdict"])):
-        return True  # its error says no more
+        return 0
+    if moved := _hold_verdict(scales, name, str(before["verdict"]), str(now["verdict"])):
+        return moved  # its error says no more
     for column, noise in (("ratio", FLOOR), ("rmse", 0.0)):
         a, b = (_error(row, column) for row in (before, now))
         if a is not None and b is not None:
             told = "error in noise floors" if column == "ratio" else "RMS error"
             scales.amount("error", f"{name}: {told}", a, b, noise=noise)
-            return False
+            return 0
     if _error(before, "ratio") is not None:
         scales.lacks("error", f"{name}: error in noise floors", _error(before, "ratio"), None)
-    return False
+    return 0
 
 
 def _error(row: Row, column: str) -> float | None:

@@ -1,5 +1,6 @@
 """``inductor-debug analyze`` on a stored run written here: two lines of a model, four launches."""
 
+import hashlib
 import json
 import os
 import shlex
@@ -273,12 +274,20 @@ def test_what_differs_between_two_runs_is_told_and_nothing_else(run: Path, capsy
         "kerneldiff/outputs.csv": table(["kind", "path", "verdict"], ["output", "y", "defect"]),
     })  # fmt: skip
     write(older, {"kerneldiff/outputs.csv": table(["kind", "path", "verdict"], ["output", "y", "exact"])})
+    kernels = "lower/g0.forward/kernels"
+    code = {"cpp_fused_mul_0": "int mul;\n", "cpp_fused_softmax_1": "int softmax;\n", "cpp_fused_add_2": "int add;\n"}
+    for folder, header, softmax in ((older, "/tmp/a.h", "int exp;\n"), (run, "/tmp/b.h", "int softmax;\n")):
+        for name, text in (code | {"cpp_fused_softmax_1": softmax}).items():
+            write(folder, {f"{kernels}/{name}.cpp": f'#include "{header}"\n{text}'})
+    digests = {text: hashlib.sha256(text.strip().encode()).hexdigest()[:8] for text in [*code.values(), "int exp;\n"]}
     assert cli.main(["compare", str(older), str(run), "--format", "json"]) == 1  # the tensor is wrong now
     found = json.loads(capsys.readouterr().out)["tables"]
     assert found["settings"] == [{"settings": "backend.inductor.pattern_matcher", "1": True, "2": False}]
     assert {row["results"]: (row["1"], row["2"]) for row in found["results"]} == {
         "numerics.verdict": (None, "defect"), "numerics.failed": (None, 1)}  # fmt: skip
-    assert found["kernels"] == [{"kernels": "g0.forward cpp_fused_add_2", "1": None, "2": 1}]
+    assert {row["kernels"]: (row["1"], row["2"]) for row in found["kernels"]} == {
+        "g0.forward cpp_fused_add_2": (None, 1), "g0.forward cpp_fused_add_2: code": (None, digests["int add;\n"]),
+        "g0.forward cpp_fused_softmax_1: code": (digests["int exp;\n"], digests["int softmax;\n"])}  # fmt: skip
     assert found["outputs"] == [{"outputs": "output y", "1": "exact", "2": "defect"}]
     assert cli.main(["compare", str(run.parent)]) == 0  # a folder of runs, as a sweep's is
     assert "settings (1):" in capsys.readouterr().out

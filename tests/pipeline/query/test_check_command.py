@@ -67,7 +67,7 @@ def test_what_a_graph_break_hides_is_not_called_fit(
     assert first.endswith(" What runs outside the graphs was not checked (1 graph break).")
     assert first.startswith("Whether the model fits the profile strict16 is not established. ") == (strict == "true")
     assert ("not established" in told) == (strict == "true")
-    assert first.startswith("The model fits the profile strict16: no rule of it is broken. ") == (strict == "false")
+    assert first.startswith("The model fits the profile strict16: no rule is broken. ") == (strict == "false")
     for words in (["--grid", "alignment=16"], ["--models", str(run)]):
         assert main(["check", str(run), "accel=strict16", *words, *out]) == 0
         assert "what runs outside the graphs is not counted (1 graph break)" in capsys.readouterr().err
@@ -372,8 +372,9 @@ def test_a_run_alone_is_checked_against_one_profile(tmp_path: Path, capsys: pyte
         assert len(pd.read_csv(out / "violations.csv")) == findings
         assert (out / "summary.csv").is_file()
         name = words[0].removeprefix("accel=") if words else "mine"
-        wrong = f"The model does not fit the profile {name}: 2 violations (alignment 2)."
-        told = wrong if findings else f"The model fits the profile {name}: no rule of it is broken."
+        wrong = f"The model does not fit the profile {name}: 2 violations of the rule alignment. "
+        wrong += "The last dimension of activations and parameters must be a multiple of 16 elements, or 1."
+        told = wrong if findings else f"The model fits the profile {name}: no rule is broken."
         assert told in printed.err.splitlines()
 
 

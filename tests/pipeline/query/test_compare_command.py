@@ -11,6 +11,7 @@ import pytest
 from stored_results import compare_as_json, stored_result
 
 from inductor_debug.pipeline import cli
+from inductor_debug.pipeline.directory.rundir import run_id
 
 ROOT = Path(__file__).resolve().parents[3]
 WORSE = {"summary": {"graphs/guards": 21}}
@@ -30,14 +31,11 @@ def test_a_worse_run_is_exit_code_1_and_the_reason_comes_last(
     a, b = stored_result(tmp_path / "a"), stored_result(tmp_path / "b", **WORSE)
     assert cli.main(["compare", str(a), str(b)]) == 1
     printed = capsys.readouterr().out
-    assert printed.splitlines()[-1] == (
-        "exit code 1: B is worse than A, or not shown to be as good: 1 worse, 0 better, 0 not established, 0 of which "
-        "can't be passed"
-    )
+    assert printed.splitlines()[-1] == "B is worse than A: 1 worse, 0 better, 0 not established (exit code 1)"
     assert "worse (1):\nwhat    A   B   change  limit\nguards  20  21  +1      guards: 0\n" in printed
     assert cli.main(["compare", str(b), str(a)]) == 0
-    assert (
-        capsys.readouterr().out.splitlines()[-1].startswith("exit code 0: B is no worse than A beyond the limits: 0 ")
+    assert capsys.readouterr().out.splitlines()[-1] == (
+        "B is no worse than A beyond the limits: 0 worse, 1 better, 0 not established (exit code 0)"
     )
 
 
@@ -51,7 +49,8 @@ def test_what_differs_between_the_sides_comes_before_what_got_worse(
         "runs", "compiled_by", "settings", "worse", "better", "not_established", "results", "kernels", "outputs"
     ]  # fmt: skip
     assert found["tables"]["compiled_by"] == [{"compiled_by": "versions.torch", "1": "2.13.0", "2": "2.14.0"}]
-    assert found["told"][0].endswith("B is held to A") and found["reason"].startswith("exit code 1: ")
+    assert found["told"][0] == f"A, the baseline, is {run_id(a)}. B, which is compared with it, is {run_id(b)}."
+    assert found["reason"] == "B is worse than A: 1 worse, 0 better, 0 not established (exit code 1)"
 
 
 def test_a_run_is_not_held_to_itself_or_to_a_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

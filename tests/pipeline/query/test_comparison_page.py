@@ -49,7 +49,7 @@ def test_the_verdict_of_all_tensors_together_is_counted_as_none_of_them(tmp_path
     a, b = two(tmp_path, outputs=[output(verdict="defect")], summary={"numerics/verdict": "defect"})
     page = page_of(tmp_path, a, b, code=1)
     assert told(page) == "Worse. B is worse than A in 1 tensor&#39;s verdict."
-    assert '<td class="c-what">numerics</td>' in page
+    assert re.findall(r'<td class="c-what">(.*?)</td>', page) == ["output logits"]
 
 
 def test_what_is_no_worse_is_said_so(tmp_path: Path) -> None:
@@ -132,3 +132,13 @@ def test_the_page_is_for_everyone_and_runs_nothing(opened: Any, tmp_path: Path, 
     assert accessibility_violations(page) == ""
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
     assert HOSTILE in page.locator("#section-compiled_by").inner_text()
+
+
+def test_a_smallest_program_that_is_there_is_run_and_not_looked_for_again(tmp_path: Path) -> None:
+    rule = {"path": "repros/alignment-x.py", "verified": True, "violations": 3}
+    smallest = {"path": "repros/minified-x.py", "verified": True, "violations": 0}
+    for repros, typed in (([rule], "minify {}"), ([rule, smallest], "repro {} minified-x.py --run")):
+        folder = tmp_path / str(len(repros))
+        changes = {"numerics/verdict": "defect", "repros": repros}
+        a, b = two(folder, outputs=[output(verdict="defect")], summary=changes)
+        assert commands(page_of(folder, a, b, code=1))[0] == f"inductor-debug {typed.format(b)}"

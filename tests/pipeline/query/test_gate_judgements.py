@@ -91,12 +91,20 @@ def test_what_got_worse_is_told_by_itself_and_fails(
     assert found["tables"]["not_established"] == [] and found["exit_code"] == 1
 
 
+def test_a_verdict_that_no_tensor_of_a_explains_is_held(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    new = [output(verdict="exact"), output(path="pooled", verdict="defect")]
+    before = {"outputs": [output(verdict="defect")], "summary": {"numerics/verdict": "within_floor"}}
+    found = compared(before, {"outputs": new, "summary": {"numerics/verdict": "defect"}}, tmp_path, capsys)["tables"]
+    assert [row["what"] for row in found["worse"]] == ["numerics"]
+    assert [row["what"] for row in found["better"]] == ["output logits"]
+
+
 def test_wrong_values_of_one_operator_are_one_row_where_none_was_looked_at(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     python = node(state="wrong", target="<built-in function getitem>")
     wrong = [node(state="wrong"), node(state="slope", module="tail"), python, node(state="right", target="aten.add")]
-    told = "wrong for what they received, first in head (forward); A's were not looked at"
+    told = "wrong although their inputs are right, first in head (forward); A's were not looked at"
     found = compared({}, {"nodes": wrong}, tmp_path, capsys)["tables"]["worse"]
     assert [(row["what"], row["B"], row["change"]) for row in found] == [
         ("values that end in aten.mm.default", "2 wrong", told), ("values that end in getitem", "1 wrong", told),

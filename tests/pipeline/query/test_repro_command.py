@@ -379,7 +379,7 @@ def test_the_report_tells_what_is_known_and_what_is_not(run: Path, tmp_path: Pat
     assert (tmp_path / "bug.safetensors").read_bytes() == (run / "repros/repro.safetensors").read_bytes()
     rule = said(capsys, run, violation()[0].path, "--export", "markdown")
     assert "For **the rule alignment of the profile strict4**: the captured graph breaks it at relu" in rule
-    assert "measured 9, limit 4" in rule and "the script is not verified (not run: the first 0 are)" in rule
+    assert "measured 9, limit 4" in rule and "the script is not verified (not run: only the first 0 were)" in rule
 
 
 def test_the_report_has_what_the_backend_generates(run: Path, capsys: Capture) -> None:

@@ -101,8 +101,8 @@ def test_a_stage_that_hangs_is_timed_out_with_all_that_it_started(tmp_path: Path
     assert outcome.code == 3
     assert outcome.statuses == {"hangs": "timed_out", "after": "passed", "report": "passed"}
     assert outcome.message("hangs") == (
-        "timed out: still running after runner.timeout_s=2; the stacks are in run.log. To wait longer, type: "
-        "runner.timeout_s=4"
+        "timed out: still running after runner.timeout_s=2; the stacks are in run.log. To wait longer, add to "
+        "the command: runner.timeout_s=4"
     )
     assert "in run" in outcome.log and "runner_stages.py" in outcome.log  # the stack at which it hung
     child = int((outcome.path / "hangs" / "child.pid").read_text())
@@ -116,7 +116,7 @@ def test_a_stage_beyond_the_memory_limit_says_so(tmp_path: Path, stage: str, lim
     assert (outcome.code, outcome.statuses) == (3, {stage: "crashed", "after": "passed", "report": "passed"})
     assert outcome.message(stage).startswith("ran out of memory")
     assert "runner.memory_limit is" in outcome.message(stage)
-    assert "To need less, type a smaller model.batch_size" in outcome.message(stage)
+    assert ". To need less, add a smaller model.batch_size to the command" in outcome.message(stage)
 
 
 def test_a_strict_violation_skips_what_follows_and_fails_the_run(tmp_path: Path) -> None:

@@ -53,7 +53,7 @@ def test_summary_counts(broken: tuple[StageResult, MemoryArtifacts]) -> None:
     assert items > 0 and counts.nodes == len(calls) - items
     assert result.message == (
         "Dynamo captured 3 graphs, with 2 graph breaks; Python runs what lies between. "
-        f"AOTAutograd made {counts.nodes} operations of them.\n"
+        f"AOTAutograd turned them into {counts.nodes} operations.\n"
         f"AOTAutograd: 3 forward, 3 backward. {counts.guards} guards."
     )
 

@@ -104,7 +104,8 @@ def test_without_a_profile_the_backends_capabilities_are_checked() -> None:
     assert result.status == "passed" and set(rules(result)) == {("alignment", "warning")}
     told, *figures = result.message.split("\n")
     assert told == (
-        "The model does not fit the profile chip: 2 violations (alignment 2). The profile is not strict, so the run "
+        "The model does not fit the profile chip: 2 violations of the rule alignment. The last dimension of "
+        "activations and parameters must be a multiple of 8 elements, or 1. The profile is not strict, so the run "
         "goes on."
     )
     assert "The rules are those that the backend chip declares (accel=none)." in figures
@@ -135,7 +136,8 @@ def test_an_own_check_is_asked_beside_the_profile_and_counted_once() -> None:
     plain = run(settings(Chip))
     assert rules(result) == [*rules(plain), ("custom", "error")]
     assert result.status == "failed" and "The backend chip checked as well." in result.message
-    assert ". The backend calls it an error, so nothing is compiled. To go on all the same, type: " in result.message
+    told = ". The backend calls it an error, so nothing is compiled. To compile anyway, add to the command: "
+    assert told in result.message
 
 
 def test_an_own_check_is_asked_whatever_profile_is_named() -> None:
@@ -155,7 +157,7 @@ def test_an_own_check_alone_is_a_check() -> None:
     result = run(settings(OnlyACheck))
     assert (result.status, result.summary["violations"].total) == ("passed", 0)
     told, *figures = result.message.split("\n")
-    assert told == "The model fits the profile only_a_check: no rule of it is broken."
+    assert told == "The model fits the profile only_a_check: no rule is broken."
     assert "nothing was checked" not in result.message.lower()
     assert "The backend only_a_check checked as well." in figures
 

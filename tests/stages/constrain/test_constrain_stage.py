@@ -16,8 +16,10 @@ from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.rules.violations import COLUMNS
 
 TABLE, SUMMARY = files.VIOLATIONS.path, files.BY_RULE.path
-FITS = "The model fits the profile none: no rule of it is broken."
-STOPPED = "The profile is strict, so nothing is compiled. To go on all the same, type: accel.strict=false"
+FITS = "The model fits the profile none: no rule is broken."
+EIGHT = "The last dimension of activations and parameters must be a multiple of 8 elements, or 1."
+BROKEN = f"The model does not fit the profile none: 2 violations of the rule alignment. {EIGHT}"
+STOPPED = "The profile is strict, so nothing is compiled. To compile anyway, add to the command: accel.strict=false"
 
 
 def run(accel, **more):
@@ -29,9 +31,7 @@ def test_strict_fails_with_every_violation_and_warning_passes():
     assert (strict.status, warning.status) == ("failed", "passed")
     assert len(strict.artifacts[TABLE]) == len(warning.artifacts[TABLE]) == 2
     assert strict.message == (
-        f"The model does not fit the profile none: 2 violations (alignment 2). {STOPPED}\n"
-        "The profile's rule alignment: The last dimension of activations and parameters must be a multiple of 8 "
-        "elements, or 1.\n"
+        f"{BROKEN} {STOPPED}\n"
         "Checked: 1 graph (seen as forward).\n"
         "2 reproductions in repros/, 0 run and seen to show it."
     )
@@ -65,11 +65,12 @@ def test_no_rules_and_a_fit_are_told_apart():
     assert run({}).message == "Nothing was checked: the profile none has no rules."
     assert run({}).summary["violations"].total is None
     assert run({"alignment": 2}).summary["violations"].total == 0
-    assert run({"alignment": 2}).message == f"{FITS}\nChecked: 1 graph (seen as forward)."
+    rule = f"The profile's rule alignment: {EIGHT.replace('8', '2')}"
+    assert run({"alignment": 2}).message == f"{FITS}\n{rule}\nChecked: 1 graph (seen as forward)."
     both = (replace(GRAPH, id="g0.dynamo", kind="dynamo"), GRAPH)
-    assert run({"alignment": 2}, graphs=both).message == f"{FITS}\nChecked: 1 graph (seen as dynamo, forward)."
+    assert run({"alignment": 2}, graphs=both).message == f"{FITS}\n{rule}\nChecked: 1 graph (seen as dynamo, forward)."
     two = (*both, replace(GRAPH, id="g1.forward"))
-    assert run({"alignment": 2}, graphs=two).message == f"{FITS}\nChecked: 2 graphs (seen as dynamo, forward)."
+    assert run({"alignment": 2}, graphs=two).message == f"{FITS}\n{rule}\nChecked: 2 graphs (seen as dynamo, forward)."
     assert list(run({}).artifacts[TABLE].columns) == COLUMNS
 
 
@@ -85,11 +86,7 @@ def test_no_rules_and_a_fit_are_told_apart():
     ("accel", "fit", "further"),
     [
         ({"alignment": 2}, FITS, ""),
-        (
-            {"alignment": 8, "strict": True},
-            "The model does not fit the profile none: 2 violations (alignment 2).",
-            f" {STOPPED}",
-        ),
+        ({"alignment": 8, "strict": True}, BROKEN, f" {STOPPED}"),
     ],
 )
 def test_what_runs_outside_the_graphs_was_not_checked(accel, fit, further, kinds, told):
@@ -142,7 +139,8 @@ def test_waivers_tell_when_they_end_and_that_they_did_nothing():
 
 def test_what_is_waived_is_no_violation_by_rule():
     result = run({"alignment": 8, "waivers": [Waiver("alignment", target="aten.relu*", reason="r")]})
-    assert result.message.startswith("The model does not fit the profile none: 1 violation (alignment 1). ")
+    said = f"The model does not fit the profile none: 1 violation of the rule alignment. {EIGHT} "
+    assert result.message.startswith(said)
     assert "1 finding waived." in result.message.splitlines()
 
 

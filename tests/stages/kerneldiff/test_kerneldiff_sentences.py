@@ -24,11 +24,11 @@ def row(verdict: str, **more: Any) -> TensorComparison:
         ([row("exact")] * 2, "all the results are equal to the reference bit for bit."),
         ([row("within_floor")], "no error in the result is larger than rounding explains."),
         ([row("within_floor", resolution=0.5), row("exact")],
-         "no error in the 2 results is larger than rounding explains. Errors of half the tensor would pass in 1 of "
-         "them, so large is the noise of rounding."),
+         "no error in the 2 results is larger than rounding explains. In 1 of them rounding noise is so large that an "
+         "error of half the tensor's size would not be seen."),
         ([row("within_floor", resolution=0.7), row("within_tolerance", resolution=0.5), row("exact")],
-         "no error in the 3 results is larger than the tolerance. Errors of half the tensor would pass in 2 of them, "
-         "so large is the noise of rounding or the tolerance."),
+         "no error in the 3 results is larger than the tolerance. In 2 of them rounding noise or the tolerance is so "
+         "large that an error of half the tensor's size would not be seen."),
         ([row("within_tolerance", resolution=0.49)], "no error in the result is larger than the tolerance."),
     ],
 )  # fmt: skip

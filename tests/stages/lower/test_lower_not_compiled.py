@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from markupsafe import escape
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.config import ModelConfig
@@ -12,6 +13,7 @@ from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.capture.config import CaptureConfig
 from inductor_debug.stages.capture.stage import CaptureStage
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
+from inductor_debug.stages.formatting import place
 from inductor_debug.stages.lower.config import LowerConfig
 from inductor_debug.stages.lower.not_compiled import failing_kernel
 from inductor_debug.stages.lower.stage import LowerStage
@@ -119,13 +121,18 @@ def test_the_report_names_operation_line_and_command(left: tuple[MemoryArtifacts
     artifacts.add(StageResult("passed", "", artifacts={"summary.json": summary}))
     result = ReportStage(ReportConfig()).run(StageContext(Settings(ModelConfig("net")), artifacts))
     data = result.artifacts["report/report.json"]
-    assert "stops the compiler at a kernel of aten.relu.default" in data["sentence"]
+    record = files.NOT_COMPILED.read(artifacts)
+    assert record is not None
+    at = place(record.sources[0])
+    assert f" stops the compiler at one kernel of 1 operation, from {at}. " in data["sentence"]
     assert data["then"][0] == "inductor-debug minify r"
     entry = next(item for item in data["contents"] if item.key == "not_compiled")
-    assert "It computes aten.relu.default, from " in entry.text and entry.state == "bad"
+    assert f"It computes aten.relu.default, from {at}." in entry.text and entry.state == "bad"
     line = next(known for known in data["source"]["lines"].values() if known.get("stopped"))
     assert line == {"stopped": True}
-    assert "in the kernel that did not compile" in result.artifacts["report/report.html"]
+    page = result.artifacts["report/report.html"]
+    assert "in the kernel that did not compile" in page
+    assert f"<p>The compiler stopped at this line: <code>{escape(record.statement)}</code></p>" in page
 
 
 def test_an_error_of_nothing_that_was_lowered_leaves_nothing() -> None:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 from markupsafe import Markup
-from small_report import ModelConfig, StageContext, full, report
+from small_report import ModelConfig, StageContext, full, report, summary
 
 from inductor_debug.stages.contract import MemoryArtifacts
 from inductor_debug.stages.report.config import ReportConfig
@@ -17,13 +17,19 @@ from inductor_debug.stages.settings import Settings
 def test_the_stage_says_the_run_in_a_sentence_and_what_to_type_next() -> None:
     context = StageContext(Settings(ModelConfig(name="tiny")), MemoryArtifacts(full()))
     _, data = report(full())
-    first, *others = data["then"]
-    assert others and ReportStage(ReportConfig()).run(context).message.splitlines() == [
+    first, other = data["then"]
+    assert ReportStage(ReportConfig()).run(context).message.splitlines() == [
         f"{data['sentence']} Next, type: {first} (find the smallest program that shows it)",
-        *(f"Or type: {command} ({what})" for command, what in zip(others, (
-            "run it again, with the stages kerneldiff, bisect", "what breaks the accelerator's rules, at which line"
-        ), strict=True)),
-    ]  # fmt: skip
+        f"Or type: {other} (run it again, with the stages kerneldiff, bisect)",
+    ]
+
+
+def test_what_does_not_stop_the_run_is_proposed_where_nothing_is_wrong() -> None:
+    right = summary(numerics={"compared": 2, "failed": 0, "verdict": "exact"})
+    content = full(**{"summary.json": right, "kerneldiff/outputs.csv": "path,verdict,bound\noutput,exact,\n"})
+    context = StageContext(Settings(ModelConfig(name="tiny")), MemoryArtifacts(content))
+    asked = "inductor-debug analyze r1 --type constraints (what breaks the accelerator's rules, at which line)"
+    assert asked in ReportStage(ReportConfig()).run(context).message
 
 
 def test_after_a_right_run_no_stage_is_proposed_that_ran() -> None:
@@ -39,7 +45,8 @@ def test_after_a_right_run_no_stage_is_proposed_that_ran() -> None:
     "command, purpose",
     [
         ("inductor-debug minify out/r1", "Find the smallest program that shows it"),
-        ("inductor-debug repro r1 a.py --run", "Run the smallest script that shows it"),
+        ("inductor-debug repro r1 a.py --run", "Run the script that shows it"),
+        ("inductor-debug repro r1 minified-a.py --run", "Run the smallest script that shows it"),
         ("inductor-debug rerun r1 +stages=kerneldiff", "Run it again, with the stage kerneldiff"),
         ("inductor-debug rerun r1 stages=[profile,report]", "Run it again, with the stage profile"),
         ("inductor-debug rerun r1 accel.strict=false", "Run it again, with accel.strict=false"),

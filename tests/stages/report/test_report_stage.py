@@ -38,7 +38,7 @@ def test_the_verdict_comes_first_in_words():
     assert text.index("call to print") < text.index("2.13.0")
     assert data["sentence"] == (
         "bert with inductor (training, float32, cpu) computes wrong numbers, does not fit the profile warn16 "
-        "(3 warnings, which fail no run) and is 1.25 times as fast as the reference."
+        "(3 violations, which do not stop the run) and is 1.25 times as fast as the reference (2.5 ms → 2.5 ms)."
     )
     assert data["verdict"] == "passed" and data["not_established"] == [OUTSIDE]
 
@@ -182,7 +182,7 @@ def test_a_skipped_or_crashed_stage_is_said():
     assert "the stage benchmark was skipped: kerneldiff crashed" in text
     assert data["verdict"] == "crashed" and len(data["not_established"]) == 3
     assert "The stage kerneldiff crashed: signal 11." in data["findings"]
-    assert "(training, float32, cpu) crashed in the stage kerneldiff (signal 11)" in data["sentence"]
+    assert "(training, float32, cpu) crashes in the stage kerneldiff (signal 11)" in data["sentence"]
     assert "None of 0" not in text and "– of" not in text
 
 
@@ -215,10 +215,10 @@ def test_a_stage_without_a_section_that_ends_badly_is_in_the_sentence():
         **good, stages=[*summary()["stages"], {"name": "acme", "status": "crashed", "message": "signal 6"}]
     )
     _, data = report(full(**{"summary.json": crashed}))
-    assert "(training, float32, cpu) crashed in the stage acme," in data["sentence"]
+    assert "(training, float32, cpu) crashes in the stage acme," in data["sentence"]
     failed = summary(**good | {"verdict": "failed"}, stages=[{"name": "acme", "status": "failed", "message": "no"}])
     _, data = report(full(**{"summary.json": failed}))
-    assert "failed in the stage acme" in data["sentence"]
+    assert "fails in the stage acme" in data["sentence"]
 
 
 def test_commands_name_the_run_where_it_lies(monkeypatch, tmp_path):
@@ -333,9 +333,10 @@ def test_a_profile_without_rules_checked_nothing():
 def test_the_backends_own_rules_are_called_its_own():
     declared = {"total": 3, "by_rule": {"alignment": 3}, "by_effect": {}, "strict": False, "profile": "acme"}
     _, data = report(full(**{"summary.json": summary(violations=declared | {"declared_by": "backend"})}))
-    assert "does not fit the rules that the backend declares (acme) (3 warnings, which fail no run)" in data["sentence"]
+    misfit = "(3 violations, which do not stop the run)"
+    assert f"does not fit the rules that the backend declares (acme) {misfit}" in data["sentence"]
     _, data = report(full(**{"summary.json": summary(violations=declared | {"declared_by": "accel"})}))
-    assert "does not fit the profile warn16 (3 warnings, which fail no run)" in data["sentence"]
+    assert f"does not fit the profile warn16 {misfit}" in data["sentence"]
 
 
 def test_what_ran_outside_the_graphs_is_not_a_fit():

@@ -76,7 +76,7 @@ def test_the_stage_runs_what_it_writes_before_it_calls_it_verified() -> None:
     result = ConstrainStage(ConstrainConfig(verified_repros=1)).run(context({"alignment": 8, "strict": True}))
     first, second = result.summary["repros"]
     assert (first.verified, first.reason, first.failure_class) == (True, "", "violation:alignment")
-    assert (second.verified, second.reason) == (False, "not run: the first 1 are")
+    assert (second.verified, second.reason) == (False, "not run: only the first 1 were")
     assert {item.path for item in (first, second)} == {name for name in result.artifacts if name.startswith("repros/")}
     assert result.message.endswith("\n2 reproductions in repros/, 1 run and seen to show it.")
 

@@ -132,7 +132,8 @@ def test_every_total_counts_findings(tmp_path: Path) -> None:
     result = ConstrainStage(ConstrainConfig(verified_repros=0)).run(StageContext(settings, stored))
     told, *figures = result.message.split("\n")
     assert told.startswith(
-        "The model does not fit the profile none: 4 violations (operation 4). The profile is strict, "
+        "The model does not fit the profile none: 4 violations of the rule operation. These operations are not "
+        "allowed: aten.relu. The profile is strict, "
     )
     assert "1 reproduction in repros/, 0 run and seen to show it." in figures
     assert result.summary["violations"].total == 4
