@@ -10,7 +10,7 @@ from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.formatting import counted, place
 from inductor_debug.stages.report.highlighting import LANGUAGES, highlighted
-from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, raised
 
 OPERATIONS = 4
 """Operations that a sentence names."""
@@ -45,8 +45,9 @@ class NotCompiledSection(ReportSection):
         computes = f" It computes {named or 'no operation that is known'}{where}."
         one = "" if len(calls) < 2 else f" To find which of these {counted(len(calls), 'operation')} it is, run minify."
         text = f"The kernel {data['kernel']} of {data['graph']} did not compile.{computes}{one}"
+        error = f" ({found})" if (found := raised(report, "lower")) else ""
         of = f" of {counted(len(calls), 'operation')}{where}" if calls else ""
-        return Answer("bad", "at one kernel", text, f"stops the compiler at one kernel{of}", then)
+        return Answer("bad", "at one kernel", text, f"stops the compiler at one kernel{of}{error}", then)
 
     def page(self, data: Row | None, artifacts: Artifacts) -> Mapping[str, Any]:
         """``not_compiled_code``: the kernel's file and lines; None where it is not stored."""

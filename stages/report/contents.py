@@ -6,7 +6,7 @@ from typing import Any
 
 from inductor_debug.stages.formatting import stage_note
 from inductor_debug.stages.registry import declared
-from inductor_debug.stages.report.sections import Answer, Shown, State
+from inductor_debug.stages.report.sections import Answer, Shown, State, raised
 
 _OF_STATUS: Mapping[str, tuple[State, str]] = {
     "passed": ("told", "passed"),
@@ -20,8 +20,6 @@ _ORDER: Sequence[State] = ("bad", "told", "warn", "unknown")
 """Whose commands come first: after what is bad, what was found out about it."""
 _WRONG_FIRST: Sequence[State] = ("bad", "warn", "unknown", "good", "told")
 _COMMANDS = 3
-_LONGEST = 120
-"""Characters of an error in the sentence about the run."""
 _PASSED = {
     "profile": "inductor-debug rerun RUN stages=[profile,report]",
     "": "inductor-debug compare RUN LATER_RUN",
@@ -105,15 +103,8 @@ def _of_stage(name: str, data: Mapping[str, Any]) -> Answer:
         return Answer("unknown", "not asked", note, then=(f"inductor-debug rerun RUN +stages={name}",) if may else ())
     state, word = _OF_STATUS.get(status, ("unknown", status))
     smallest = ("inductor-debug minify RUN",) if state == "bad" and is_empty(data.get("minified")) else ()
-    does = _ended(name, status)
-    message = str(next(stage.get("message") or "" for stage in data["stages"] if stage.get("name") == name))
-    return Answer(state, word, note, f"{does} ({_shortened(message)})" if does and message else does, smallest)
-
-
-def _shortened(message: str) -> str:
-    """The first of an error's message."""
-    first = message.partition(" (within ")[0].partition("\n")[0]
-    return first if len(first) <= _LONGEST else f"{first[:_LONGEST]}…"
+    does, error = _ended(name, status), raised(data, name)
+    return Answer(state, word, note, f"{does} ({error})" if does and error else does, smallest)
 
 
 def sentence_of(

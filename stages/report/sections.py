@@ -33,6 +33,9 @@ from inductor_debug.stages.declaration import named
 from inductor_debug.stages.formatting import headline
 from inductor_debug.stages.registry import declared
 
+_LONGEST = 120
+"""Characters of an error in the sentence about the run."""
+
 
 @dataclass(frozen=True)
 class ReportedRun:
@@ -118,6 +121,12 @@ def said(report: Mapping[str, Any], stage: str) -> str:
     """What a stage said in a sentence, for a section's answer; empty where it left no record."""
     messages = [item.get("message") or "" for item in report["stages"] if item.get("name") == stage]
     return headline(str(messages[0])) if messages else ""
+
+
+def raised(report: Mapping[str, Any], stage: str) -> str:
+    """The beginning of the error with which a stage crashed, for the sentence about the run."""
+    first = said(report, stage).partition(" (within ")[0]
+    return first if len(first) <= _LONGEST else f"{first[:_LONGEST]}…"
 
 
 def capped(rows: list[Row] | None, file: Table, max_rows: int, order: Callable[[Row], Any] | None = None) -> Row | None:

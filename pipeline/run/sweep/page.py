@@ -42,7 +42,7 @@ def sweep_page(name: str, sweep_dir: Path, rows: Sequence[Row], changes: Sequenc
         for row, page in zip(rows, pages, strict=True)
     ]
     variables = {
-        "title": f"{counted(len(rows), 'job')} over {', '.join(map(short_name, axes)) or 'no axis'}",
+        "title": f"{_model(rows)}{counted(len(rows), 'job')} over {', '.join(map(short_name, axes)) or 'no axis'}",
         "verdict": "failed" if worst == "rejected" else worst,
         "sentence": _sentence(name, rows, axes, verdicts),
         "then": _then(sweep_dir, rows, worst),
@@ -71,6 +71,12 @@ def _sentence(name: str, rows: Sequence[Row], axes: Sequence[str], verdicts: Map
     kept = sum(bool(row.get("cached")) for row in rows)
     reused = f" {counted(kept, 'job')} took results of stages from the cache." if kept else ""
     return f"The sweep {name} has {', '.join(values) or 'no axis'}: {ended}.{found}{every}{numbers}{met}{reused}"
+
+
+def _model(rows: Sequence[Row]) -> str:
+    """The model's name and a colon where all jobs that ran have one; else nothing."""
+    names = {row["model"] for row in rows if row.get("model")}
+    return f"{names.pop()}: " if len(names) == 1 else ""
 
 
 def _then(sweep_dir: Path, rows: Sequence[Row], worst: str) -> list[str]:

@@ -63,7 +63,14 @@ def test_verdicts_and_measures_stand_over_the_axes(tmp_path: Path) -> None:
     ]
     assert rows_of(page, "pivot-2")[1:] == [["float32", "8 →", "16 →", "32 →"], ["float16", "8 →", "16 →", "32 →"]]
     assert "5 passed" in page and "1 failed" in page and "1 failure was met." in page
-    assert "Findings against the profile: 8 to 32 a job." in page
+    assert "Findings against the profile: 8 to 32 a job. No job is without." in page and "from the cache" not in page
+
+
+def test_lines_that_coincide_are_one_and_far_values_have_a_logarithmic_axis(tmp_path: Path) -> None:
+    page = sweep(tmp_path / "near").read_text()
+    assert page.count("float32 = float16") == 1 and "(logarithmic)" not in page
+    [title] = re.findall(r"<figcaption>(.*?)</figcaption>", sweep(tmp_path / "far", (1, 8, 200)).read_text())
+    assert title == "Findings against the profile (logarithmic)"
 
 
 def test_what_changed_and_which_failures_are_told(tmp_path: Path) -> None:

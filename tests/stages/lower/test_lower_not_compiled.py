@@ -124,7 +124,8 @@ def test_the_report_names_operation_line_and_command(left: tuple[MemoryArtifacts
     record = files.NOT_COMPILED.read(artifacts)
     assert record is not None
     at = place(record.sources[0])
-    assert f" stops the compiler at one kernel of 1 operation, from {at}. " in data["sentence"]
+    error = str(left[1]).partition("\n")[0]
+    assert error and f" stops the compiler at one kernel of 1 operation, from {at} ({error}). " in data["sentence"]
     assert data["then"][0] == "inductor-debug minify r"
     entry = next(item for item in data["contents"] if item.key == "not_compiled")
     assert f"It computes aten.relu.default, from {at}." in entry.text and entry.state == "bad"
