@@ -68,7 +68,7 @@ def test_verdicts_and_measures_stand_over_the_axes(tmp_path: Path) -> None:
 
 def test_lines_that_coincide_are_one_and_far_values_have_a_logarithmic_axis(tmp_path: Path) -> None:
     page = sweep(tmp_path / "near").read_text()
-    assert page.count("float32 = float16") == 1 and "(logarithmic)" not in page
+    assert page.count("<polyline") == 1 and "float32 = float16" in page and "(logarithmic)" not in page
     [title] = re.findall(r"<figcaption>(.*?)</figcaption>", sweep(tmp_path / "far", (1, 8, 200)).read_text())
     assert title == "Findings against the profile (logarithmic)"
 
