@@ -148,7 +148,7 @@ def test_check_calls_a_rule_that_the_run_names_only_where_it_is_trusted(
         assert "Try: --trust" in told.err and "fits" not in told.err
         assert not marker.exists() and sys.path == path and "evil" not in sys.modules
     assert cli.main([*words, "strict=true", "alignment=4", "--trust"]) == 0
-    assert "fits warn8" in capsys.readouterr().err and marker.read_text() == "evil"
+    assert "The model fits the profile warn8: " in capsys.readouterr().err and marker.read_text() == "evil"
     del sys.modules["evil"]
 
 

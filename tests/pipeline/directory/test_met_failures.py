@@ -101,6 +101,6 @@ def test_the_summary_and_the_message_of_a_run_tell(tmp_path: Path) -> None:
     (tmp_path / "runs/0/summary.json").write_text('{"cut')
     again = execute(tmp_path / "runs/2", "leaves_a_repro")
     assert again.summary["repros"][0]["met_in"] == "runs/1" and again.summary["repros"][0]["fingerprint"]
-    assert again.message("leaves_a_repro") == "it fails; met before in runs/1"
+    assert again.message("leaves_a_repro") == "it fails. (met before in runs/1)"
     other = execute(tmp_path / "runs/3", "leaves_a_repro", seed=1)
     assert other.message("leaves_a_repro") == "it fails." and other.code == 1
