@@ -125,7 +125,7 @@ def _kernels(run: StoredRun) -> dict[str, Any]:
 def _digest(code: str) -> str:
     """Of what a kernel does: without the lines that include a header by its path on the machine."""
     lines = (line for line in code.splitlines() if not line.startswith("#include"))
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:8]
+    return f"sha256:{hashlib.sha256(chr(10).join(lines).encode()).hexdigest()[:8]}"
 
 
 def _outputs(run: StoredRun) -> dict[str, Any]:

@@ -191,7 +191,7 @@ def _first_wrong(diagnosis: Mapping[str, Any]) -> str:
     if not isinstance(found, Mapping) or not found.get("target"):
         return ""
     line = f" at {place(found['source'])}" if found.get("source") else ""
-    return f" from {found['target']}{line} on"
+    return f" (first in {found['target']}{line})"
 
 
 def _next(repros: Sequence[Mapping[str, Any]], bisected: bool) -> tuple[str, ...]:

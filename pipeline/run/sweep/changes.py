@@ -16,6 +16,8 @@ _STAGE = {
 """Column that is compared → the stage that came to a result in both jobs; ``violations`` are of constrain."""
 _RESULT, _WITHOUT = ("passed", "failed"), ("crashed", "timed_out")
 DIGEST = "digest"
+_DIGITS = 8
+"""Characters of a number up to which it is told as it is stored."""
 _NAMED = 3
 """Failures that a sentence names by their fingerprints."""
 
@@ -92,8 +94,14 @@ def _parts(changes: Sequence[Change]) -> Iterator[str]:
             yield f"{counted(len(found), f'{verb} failure')} ({', '.join(map(str, found[:_NAMED]))}{more})"
 
 
-def _figure(value: Any) -> Any:
-    return short(value) if isinstance(value, float) else value
+def _figure(text: str | None) -> str | None:
+    """A number of many digits with three."""
+    if text is None or len(text) <= _DIGITS:
+        return text
+    try:
+        return short(float(text))
+    except ValueError:
+        return text
 
 
 def _along(

@@ -67,7 +67,7 @@ def _sentence(name: str, rows: Sequence[Row], axes: Sequence[str], verdicts: Map
     found = f" Findings against the profile: {span}{' a job' if len(rows) > 1 else ''}." if span else ""
     compared = sum(row.get("numerics") in _COMPARED for row in rows)
     numbers = "" if compared == len(rows) else f" Numbers were compared in {compared or 'none'} of them."
-    every = " No job is without." if counts and min(counts) and len(rows) > 1 else ""
+    every = " Every job has some." if counts and min(counts) and len(rows) > 1 else ""
     kept = sum(bool(row.get("cached")) for row in rows)
     reused = f" {counted(kept, 'job')} took results of stages from the cache." if kept else ""
     return f"The sweep {name} has {', '.join(values) or 'no axis'}: {ended}.{found}{every}{numbers}{met}{reused}"

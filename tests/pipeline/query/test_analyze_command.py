@@ -279,7 +279,8 @@ def test_what_differs_between_two_runs_is_told_and_nothing_else(run: Path, capsy
     for folder, header, softmax in ((older, "/tmp/a.h", "int exp;\n"), (run, "/tmp/b.h", "int softmax;\n")):
         for name, text in (code | {"cpp_fused_softmax_1": softmax}).items():
             write(folder, {f"{kernels}/{name}.cpp": f'#include "{header}"\n{text}'})
-    digests = {text: hashlib.sha256(text.strip().encode()).hexdigest()[:8] for text in [*code.values(), "int exp;\n"]}
+    texts = [*code.values(), "int exp;\n"]
+    digests = {text: f"sha256:{hashlib.sha256(text.strip().encode()).hexdigest()[:8]}" for text in texts}
     assert cli.main(["compare", str(older), str(run), "--format", "json"]) == 1  # the tensor is wrong now
     found = json.loads(capsys.readouterr().out)["tables"]
     assert found["settings"] == [{"settings": "backend.inductor.pattern_matcher", "1": True, "2": False}]

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from in_browser import PHONE, accessibility_violations, unfold
 from test_sweep_table import job
 
 from inductor_debug.pipeline.run.sweep import write_sweep_table
+from inductor_debug.pipeline.run.sweep.changes import Change, what_changed
 
 FAILURE = {"path": "repros/a.py", "failure_class": "defect", "failure": "defect", "fingerprint": "abc123",
            "target": "aten.mm.default", "source": "net.py:7"}  # fmt: skip
@@ -63,7 +65,7 @@ def test_verdicts_and_measures_stand_over_the_axes(tmp_path: Path) -> None:
     ]
     assert rows_of(page, "pivot-2")[1:] == [["float32", "8 →", "16 →", "32 →"], ["float16", "8 →", "16 →", "32 →"]]
     assert "5 passed" in page and "1 failed" in page and "1 failure was met." in page
-    assert "Findings against the profile: 8 to 32 a job. No job is without." in page and "from the cache" not in page
+    assert "Findings against the profile: 8 to 32 a job. Every job has some." in page and "from the cache" not in page
 
 
 def test_lines_that_coincide_are_one_and_far_values_have_a_logarithmic_axis(tmp_path: Path) -> None:
@@ -71,6 +73,13 @@ def test_lines_that_coincide_are_one_and_far_values_have_a_logarithmic_axis(tmp_
     assert page.count("<polyline") == 1 and "float32 = float16" in page and "(logarithmic)" not in page
     [title] = re.findall(r"<figcaption>(.*?)</figcaption>", sweep(tmp_path / "far", (1, 8, 200)).read_text())
     assert title == "Findings against the profile (logarithmic)"
+
+
+def test_a_change_of_many_digits_is_told_with_three() -> None:
+    digits = {"before": "0.008037320581615407", "after": "4408.154001392812"}
+    change = Change("dtype", "float32", "float16", "", "0-float32", column="max_rel", **digits)
+    assert what_changed([change]) == "max_rel 0.00804 → 4408"
+    assert what_changed([replace(change, before="inf", after="2.13.0+cpu")]) == "max_rel inf → 2.13.0+cpu"
 
 
 def test_what_changed_and_which_failures_are_told(tmp_path: Path) -> None:
