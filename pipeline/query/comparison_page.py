@@ -72,7 +72,7 @@ def comparison_page(folders: Sequence[Path], compared: Compared, page: Path) -> 
     ids = [run_id(folder) for folder in folders]
     verdict = ("failed" if compared.exit_code else "passed") if judged else "not_established"
     variables = {
-        "title": f"{ids[1]} held to {ids[0]}" if judged else f"{counted(len(ids), 'result')} side by side",
+        "title": f"{ids[1]} compared with {ids[0]}" if judged else f"{counted(len(ids), 'result')} side by side",
         "verdict": verdict,
         "word": ("Worse" if compared.exit_code else "No worse") if judged else "Nothing held to anything",
         "sentence": _sentence(tables) if judged else "What differs stands below. Two runs, or two sweeps, are judged.",
@@ -141,7 +141,7 @@ def _sentence(tables: Mapping[str, Table]) -> str:
     if fails:
         said.append(f"Not shown to be as good as in A: {_counts(fails)}.")
     if not said:
-        said.append("B is no worse than A in anything that was held to it.")
+        said.append("B is no worse than A in anything that was compared.")
     if better:
         said.append(f"Better: {_counts(better)}.")
     open_ = sum(not row.get("fails") for row in unknown)

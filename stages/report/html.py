@@ -28,8 +28,8 @@ _NUMERIC = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?|nan|-?inf", re.IGNORE
 _PURPOSES = {
     "repro": "List the scripts that show what failed",
     "minify": "Find the smallest program that shows it",
-    "check": "Hold what was captured to other rules or sizes, without compiling",
-    "compare": "Hold a later result to this one",
+    "check": "Check what was captured against other rules or sizes, without compiling",
+    "compare": "Compare a later result with this one",
     "show": "Show the run in a terminal",
     "list": "List the stored runs there",
     "profiles": "List the accelerator profiles",

@@ -127,7 +127,10 @@ def _held(
     a: StoredRun, b: StoredRun, before: Mapping[str, Any], now: Mapping[str, Any], limits: Limits
 ) -> list[Judgement]:
     if _are_one(a, b):
-        ids, why = [run_id(run.folder) for run in (a, b)], "A and B are one run, so that nothing new was held to it"
+        ids, why = (
+            [run_id(run.folder) for run in (a, b)],
+            "A and B are one run, so that nothing new was compared with it",
+        )
         return [Judgement("run", ids[0], ids[1], why, "", Outcome.NOT_ESTABLISHED, True)]
     scales = Scales(limits)
     same = hold_case(scales, before, now)

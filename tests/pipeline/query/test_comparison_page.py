@@ -54,7 +54,7 @@ def test_the_verdict_of_all_tensors_together_is_counted_as_none_of_them(tmp_path
 
 def test_what_is_no_worse_is_said_so(tmp_path: Path) -> None:
     page = page_of(tmp_path, *two(tmp_path), code=0)
-    assert told(page) == "No worse. B is no worse than A in anything that was held to it."
+    assert told(page) == "No worse. B is no worse than A in anything that was compared."
     assert commands(page) == []
 
 
