@@ -129,7 +129,7 @@ def _held(
     if _are_one(a, b):
         ids, why = (
             [run_id(run.folder) for run in (a, b)],
-            "A and B are one run, so that nothing new was compared with it",
+            "A and B are one run, so that nothing new was compared",
         )
         return [Judgement("run", ids[0], ids[1], why, "", Outcome.NOT_ESTABLISHED, True)]
     scales = Scales(limits)
