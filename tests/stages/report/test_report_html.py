@@ -67,4 +67,6 @@ def test_folders_of_the_machine_are_not_on_the_page(monkeypatch, tmp_path):
     assert shown.render(line=f"at {tmp_path}/net.py:7, /opt/env/lib/site-packages/acme/x.py:1") == (
         "at net.py:7, acme/x.py:1"
     )
+    own = f"{tmp_path}/.venv/lib/python3.11/site-packages/acme/x.py:1"
+    assert shown.render(line=f"at {own} and (source={own})") == "at acme/x.py:1 and (source=acme/x.py:1)"
     assert shown.render(line=Markup(f"{tmp_path}/net.py")) == f"{tmp_path}/net.py"
