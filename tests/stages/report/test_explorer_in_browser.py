@@ -102,7 +102,7 @@ def test_a_selection_leads_to_source_and_kernel_and_back(shown):
     assert "return y" in line.inner_text() and "selected" in line.get_attribute("class")
     page.locator(".explorer .details a", has_text="cpp_fused_relu_0").click()
     kernel = page.locator("details.selected", has_text="made by the compiler").last
-    assert kernel.locator("pre").is_visible()
+    kernel.locator("pre").wait_for(state="visible")
     kernel.get_by_role("button", name="Show in the graphs").click()
     assert details(page)[0] == "cpp_fused_relu_0:2"
     page.get_by_role("button", name="Line 7: show its operations").click()

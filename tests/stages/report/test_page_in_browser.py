@@ -66,7 +66,7 @@ def test_the_first_screen_has_the_verdict_what_to_type_and_the_contents(shown):
     assert "is 1.25 times as fast as the reference (2.5 ms → 2.5 ms)" in told
     link = page.locator("nav a", has_text="Is it right?")
     link.click()
-    assert page.locator("#section-numerics h2").first.bounding_box()["y"] < 100
+    page.wait_for_function("document.querySelector('#section-numerics h2').getBoundingClientRect().y < 100")
 
 
 def test_a_table_is_sorted_by_value_with_mouse_and_keyboard(shown):
@@ -113,7 +113,7 @@ def test_a_finding_leads_to_its_line_and_the_line_to_its_kernel(shown):
 def test_a_wrong_operation_leads_to_its_kernel(shown):
     page = shown()
     page.locator("#section-numerics").get_by_role("link", name="cpp_fused_mm_0:1").first.click()
-    assert page.locator("details:target pre").is_visible()
+    page.locator("details:target pre").wait_for(state="visible")
 
 
 def test_files_of_the_run_are_linked_from_where_the_page_lies(shown, tmp_path):
