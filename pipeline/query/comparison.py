@@ -21,6 +21,10 @@ from inductor_debug.stages.lower.questions.graphs import lowered_graphs
 from inductor_debug.stages.lower.questions.kernels import launches_of
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table
 
+NAMED = 3
+"""Differences that a sentence names."""
+LONGEST = 24
+"""Characters of a value in it."""
 APART = ("run", "schema", "stages", "repros", "compiled_by")
 """Parts of ``summary.json`` that differ in every pair of runs, or are read otherwise."""
 
@@ -79,6 +83,35 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
     return Analysis(told, tables)
 
 
+def in_a_sentence(tables: Sequence[Table]) -> str:
+    """In which settings, and in what of what compiled them, two runs differ; the values of as many as one can read.
+
+    Args:
+        tables: of :func:`compare` of two runs.
+    """
+    by_name = {table.name: table.rows for table in tables}
+    both_first = sorted(by_name["settings"], key=lambda row: None in (row["1"], row["2"]))  # a version may add a key
+    settings = {str(row["settings"]): (row["1"], row["2"]) for row in both_first}
+    compiled = {str(row["compiled_by"]): (row["1"], row["2"]) for row in by_name["compiled_by"]}
+    compiled = {key: value for key, value in compiled.items() if not any(
+        name.endswith(key.removeprefix("options.")) for name in settings)}  # fmt: skip
+    wholes = (settings, "setting", "settings"), (compiled, "part of what compiled them", "parts of what compiled them")
+    parts = [f"{counted(len(found), one, more)} ({_named(found)})" for found, one, more in wholes if found]
+    return f"A and B differ in {' and in '.join(parts)}." if parts else "A and B have the same settings and versions."
+
+
+def _named(found: Mapping[str, tuple[Any, Any]]) -> str:
+    """The first of what differs, with both values."""
+    told = [f"{key}: {_value(a)} in A, {_value(b)} in B" for key, (a, b) in list(found.items())[:NAMED]]
+    return "; ".join([*told, *(["…"] if len(found) > NAMED else [])])
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "not set"
+    return text if len(text := str(value)) <= LONGEST else f"{text[:LONGEST]}…"
+
+
 def differing(runs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[Row]:
     """Keys whose values are not the same in all, in the order in which they come; a run without a key has None."""
     keys = dict.fromkeys(key for run in runs for key in run)
@@ -134,7 +167,8 @@ def _outputs(run: StoredRun) -> dict[str, Any]:
 
 
 def _flat(node: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    if isinstance(node, Mapping) and node:
+    """What a mapping holds by dotted key; an empty one holds nothing."""
+    if isinstance(node, Mapping):
         for key, value in node.items():
             yield from _flat(value, f"{prefix}{key}.")
     else:

@@ -10,6 +10,7 @@ from typing import Any
 from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.query.comparison import Compared
+from inductor_debug.pipeline.query.gate.limits import IN_WORDS
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.report.html import environment_of, write_page
@@ -95,9 +96,10 @@ def _names(folders: Sequence[Path], tables: Mapping[str, Table], *, judged: bool
 def _section(table: Table, names: Mapping[str, str]) -> dict[str, Any]:
     columns = [names.get(column, column) for column in table.columns]
     rows = [_row(table, row, names) for row in table.rows]
+    limits = {key: None for row in table.rows if (key := str(row.get("limit") or "").partition(":")[0]) in IN_WORDS}
     state, word = _state(table)
     return {"key": table.name, "title": TITLES[table.name], "state": state, "word": word, "columns": columns,
-            "rows": rows[:MOST], "total": len(rows)}  # fmt: skip
+            "rows": rows[:MOST], "total": len(rows), "limits": [(key, IN_WORDS[key]) for key in limits]}  # fmt: skip
 
 
 def _row(table: Table, row: Row, names: Mapping[str, str]) -> Row:

@@ -15,27 +15,29 @@ OPTION = "--limits"
 VERDICTS = ("exact", "within_floor", "within_tolerance", "not_exercised", "not_established", "defect")
 """From best to worst."""
 _NULL = "or null: it is not judged"
+IN_WORDS = {
+    "case": "so many settings of the case may differ (model, mode, dtype, precision, seed, device, reference)",
+    "stages": "so many stages may end worse, the run's verdict counted as one",
+    "findings": "so many findings of constrain may be new, or of a worse severity",
+    "cost_bytes": "the findings of a rule and effect may cost so many times as many bytes",
+    "verdict": "a tensor's verdict, or the run's on numbers, is worse where it is beyond A's and beyond this one",
+    "error": "a tensor's error, in noise floors, may be so many times as large; below one floor it is noise",
+    "local_error": "an operation's error may be so many times as large, and not one operation more may be wrong",
+    "breaks": "so many more graph breaks",
+    "guards": "so many more guards",
+    "nodes": "so many more nodes of AOTAutograd's graphs",
+    "kernels": "so many more launches of kernels in a step",
+    "mapped": "so large a share of launches may lose its source line",
+    "compile_s": "compilation may take so many times as many seconds, which each run measures once",
+    "latency": "a step may take so many times as long: the 95 % interval of the ratio must be beyond it",
+    "peak_memory": "a step may need so many times as many bytes at its highest point",
+}
+"""Key of a limit → what its value allows."""
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What B may be worse by than A. None (``null``): it is not judged.
-
-    Attributes:
-        case: so many settings of the case may differ (model, mode, dtype, precision, seed, device, reference).
-        stages: so many stages may end worse; the run's verdict is counted as one.
-        findings: so many findings of ``constrain`` may be new, or of a worse severity.
-        cost_bytes: times as many bytes that the findings of a rule and effect cost.
-        verdict: a tensor's verdict, or the run's on numbers, is worse where it is beyond A's and beyond this one.
-        error: times as large an error of a tensor, in noise floors. Below one floor it is noise.
-        local_error: the same of one operation, where operations were looked at; one more that is wrong is always worse.
-        breaks, guards, nodes: so many more graph breaks, guards, and nodes of AOTAutograd's graphs.
-        kernels: so many more launches of kernels in a step.
-        mapped: share of launches that may lose their source line.
-        compile_s: times as many seconds of compilation, which each run measures once.
-        latency: times as long a step: the 95 % interval of the ratio must be beyond it.
-        peak_memory: times as many bytes at the highest point of a step.
-    """
+    """What B may be worse by than A, each as :data:`IN_WORDS` says. None (``null``): it is not judged."""
 
     case: int | None = whole(0)
     stages: int | None = whole(0)

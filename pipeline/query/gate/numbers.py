@@ -96,17 +96,26 @@ def _hold_operations(scales: Scales, a: StoredRun, b: StoredRun) -> None:
             if row["state"] in WRONG:
                 wrong[_target(row)].append(_place(_operation(row)))
         for target, places in wrong.items():
-            change = f"wrong although their inputs are right, first in {places[0]}; A's were not looked at"
+            change = f"wrong although their inputs are right, first in {places[0]}; {_not_looked_at('A', a)}"
             scales.worse("local_error", f"values that end in {target}", None, f"{len(places)} wrong", change)
         return
     if now is None:
-        passed = b.head.numerics is not None and rank(b.head.numerics.verdict) < rank(UNTESTED[0])
-        why = "B passed, and so its operations were not looked at" if passed else "B's operations were not looked at"
-        scales.unknown("local_error", "errors of operations", len(before), None, why, fails=not passed)
+        scales.unknown("local_error", "errors of operations", len(before), None, _not_looked_at("B", b),
+                       fails=not _passed(b))  # fmt: skip
         return
     sides = [_by_operation(rows) for rows in (before, now)]
     for operation in dict.fromkeys([*sides[0], *sides[1]]):
         _hold_operation(scales, operation, *(side.get(operation, []) for side in sides))
+
+
+def _passed(run: StoredRun) -> bool:
+    return run.head.numerics is not None and rank(run.head.numerics.verdict) < rank(UNTESTED[0])
+
+
+def _not_looked_at(side: str, run: StoredRun) -> str:
+    if _passed(run):
+        return f"{side}'s numbers are right, and so its operations were not looked at"
+    return f"{side}'s operations were not looked at"
 
 
 def _hold_operation(scales: Scales, operation: Operation, before: list[Row], now: list[Row]) -> None:
@@ -144,8 +153,10 @@ def _operation(row: Row) -> Operation:
 
 
 def _target(row: Row) -> str:
-    """An operator's name, of one of Python's own without what ``repr`` puts around it."""
-    return str(row["target"] or "").removeprefix("<built-in function ").removesuffix(">")
+    """An operator's name; of what Python itself computes, as one of several results, the name of the model's call."""
+    target, original = str(row["target"] or ""), str(row["original"] or "")
+    own = target.removeprefix("<built-in function ")
+    return original if own != target and original else own.removesuffix(">")
 
 
 def _name(operation: Operation) -> str:

@@ -103,11 +103,15 @@ def test_wrong_values_of_one_operator_are_one_row_where_none_was_looked_at(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     python = node(state="wrong", target="<built-in function getitem>")
-    wrong = [node(state="wrong"), node(state="slope", module="tail"), python, node(state="right", target="aten.add")]
-    told = "wrong although their inputs are right, first in head (forward); A's were not looked at"
+    pooled = node(state="wrong", target="<built-in function getitem>", original="aten.max_pool2d_with_indices.default")
+    wrong = [node(state="wrong"), node(state="slope", module="tail"), python, pooled,
+             node(state="right", target="aten.add")]  # fmt: skip
+    told = ("wrong although their inputs are right, first in head (forward); A's numbers are right, and so its "
+            "operations were not looked at")  # fmt: skip
     found = compared({}, {"nodes": wrong}, tmp_path, capsys)["tables"]["worse"]
     assert [(row["what"], row["B"], row["change"]) for row in found] == [
         ("values that end in aten.mm.default", "2 wrong", told), ("values that end in getitem", "1 wrong", told),
+        ("values that end in aten.max_pool2d_with_indices.default", "1 wrong", told),
     ]  # fmt: skip
 
 
