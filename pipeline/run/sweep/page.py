@@ -64,12 +64,13 @@ def _sentence(name: str, rows: Sequence[Row], axes: Sequence[str], verdicts: Map
     met = f" {counted(len(failures), 'failure was', 'different failures were')} met." if failures else ""
     counts = [row["violations"] for row in rows if row.get("violations") is not None]
     span = " to ".join(dict.fromkeys(map(str, (min(counts), max(counts))))) if counts else ""
-    found = f" Findings against the profile: {span}{' a job' if len(rows) > 1 else ''}." if span else ""
+    found = f" Violations of the profile: {span}{' a job' if len(rows) > 1 else ''}." if span else ""
     compared = sum(row.get("numerics") in _COMPARED for row in rows)
     numbers = "" if compared == len(rows) else f" Numbers were compared in {compared or 'none'} of them."
     every = " Every job has some." if counts and min(counts) and len(rows) > 1 else ""
     kept = sum(bool(row.get("cached")) for row in rows)
-    reused = f" {counted(kept, 'job')} took results of stages from the cache." if kept else ""
+    kept_of = f" {counted(kept, 'job')} took results of stages from the cache: these were not measured again."
+    reused = kept_of if kept else ""
     return f"The sweep {name} has {', '.join(values) or 'no axis'}: {ended}.{found}{every}{numbers}{met}{reused}"
 
 
@@ -95,17 +96,18 @@ def _number(row: Row) -> str:
     return number if dash and number.isdigit() else str(row["dir"])
 
 
-def _changes(rows: Sequence[Row], changes: Sequence[Sequence[Change]], pages: Sequence[str]) -> list[dict[str, str]]:
-    """Each step from a neighbour in which something changed."""
-    found = []
+def _changes(rows: Sequence[Row], changes: Sequence[Sequence[Change]], pages: Sequence[str]) -> list[dict[str, Any]]:
+    """Each step from a neighbour in which something changed; those in which the same changed are one."""
+    found: dict[tuple[str, ...], dict[str, Any]] = {}
     for row, steps, page in zip(rows, changes, pages, strict=True):
         for axis in dict.fromkeys(change.axis for change in steps if change.column):
             own = [change for change in steps if change.axis == axis]
-            first = own[0]
-            found.append({"label": _number(row), "page": page, "axis": axis, "before": first.axis_before,
-                          "after": first.axis_after, "others": first.others,
-                          "text": what_changed(own)})  # fmt: skip
-    return found
+            first, text = own[0], what_changed(own)
+            step = found.setdefault((axis, first.axis_before, first.axis_after, text), {
+                "label": _number(row), "page": page, "axis": axis, "before": first.axis_before,
+                "after": first.axis_after, "others": first.others, "jobs": 0, "text": text})  # fmt: skip
+            step["jobs"] += 1
+    return list(found.values())
 
 
 def _failures(rows: Sequence[Row], pages: Sequence[str]) -> list[dict[str, Any]]:

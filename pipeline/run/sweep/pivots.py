@@ -23,9 +23,18 @@ STATES: Mapping[str, State] = {
     "not_exercised": "unknown",
 }
 """A job's verdict, or its numbers', → what it is."""
+NUMERICS_IN_WORDS = {
+    "exact": "all results are equal to the reference's bit for bit",
+    "within_floor": "no error is larger than rounding explains",
+    "within_tolerance": "no error is larger than the tolerance",
+    "defect": "an error is larger than that",
+    "not_exercised": "the inputs and weights could not have shown a fault",
+    "not_established": "nothing could be compared, or not with enough",
+}
+"""What a job's numbers are → what that says."""
 MEASURES = {
     "verdict": "Verdict",
-    "violations": "Findings against the profile",
+    "violations": "Violations of the profile",
     "numerics": "Are the numbers right?",
     "max_abs": "Largest absolute error",
     "test.median_ms": "Latency of the test side, ms",
@@ -87,6 +96,7 @@ class Pivot:
         column_by: the axis across; "" where measures lie across. columns: its values.
         rows: ``key`` and ``cells`` of each.
         plots: of what is a number.
+        legend: value in a cell → what it says, where the value alone does not.
     """
 
     title: str
@@ -95,6 +105,7 @@ class Pivot:
     columns: list[str]
     rows: list[dict[str, Any]]
     plots: list[Plot] = field(default_factory=list)
+    legend: dict[str, str] = field(default_factory=dict)
 
 
 def pivots(rows: Sequence[Row], axes: Sequence[str], pages: Sequence[str], labels: Sequence[str]) -> list[Pivot]:
@@ -115,7 +126,8 @@ def pivots(rows: Sequence[Row], axes: Sequence[str], pages: Sequence[str], label
                  for row, item in zip(rows, cells, strict=True)]  # fmt: skip
         titles = [MEASURES[name] for name in measures]
         plots = [plot for name in measures if (plot := _plot(name, rows, axes[0], []))]
-        return [Pivot(f"Results by {short_name(axes[0])}", [short_name(axes[0])], "", titles, found, plots)]
+        by, legend = short_name(axes[0]), _legend("numerics", rows)
+        return [Pivot(f"Results by {by}", [by], "", titles, found, plots, legend)]
     values = {axis: list(dict.fromkeys(text_of(row.get(axis)) for row in rows)) for axis in axes}
     narrow = [axis for axis in axes if len(values[axis]) <= _ACROSS]
     across = max(narrow, key=lambda axis: len(values[axis])) if narrow else axes[-1]
@@ -137,9 +149,14 @@ def _pivot(
         found.setdefault(key, {})[text_of(row.get(across))] = item[measure]
     table = [{"key": list(key), "cells": [at.get(value, Cell()) for value in columns]} for key, at in found.items()]
     plot = _plot(measure, rows, across, down)
-    return Pivot(
-        MEASURES[measure], [*map(short_name, down)], short_name(across), columns, table, [plot] if plot else []
-    )
+    names, plots, legend = [*map(short_name, down)], [plot] if plot else [], _legend(measure, rows)
+    return Pivot(MEASURES[measure], names, short_name(across), columns, table, plots, legend)
+
+
+def _legend(measure: str, rows: Sequence[Row]) -> dict[str, str]:
+    """What the values of a measure say, of those that a job has."""
+    known = NUMERICS_IN_WORDS if measure == "numerics" else {}
+    return {value: told for value, told in known.items() if any(row.get(measure) == value for row in rows)}
 
 
 _DECADES = 100

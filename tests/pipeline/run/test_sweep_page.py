@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -65,14 +66,14 @@ def test_verdicts_and_measures_stand_over_the_axes(tmp_path: Path) -> None:
     ]
     assert rows_of(page, "pivot-2")[1:] == [["float32", "8 →", "16 →", "32 →"], ["float16", "8 →", "16 →", "32 →"]]
     assert "5 passed" in page and "1 failed" in page and "1 failure was met." in page
-    assert "Findings against the profile: 8 to 32 a job. Every job has some." in page and "from the cache" not in page
+    assert "Violations of the profile: 8 to 32 a job. Every job has some." in page and "from the cache" not in page
 
 
 def test_lines_that_coincide_are_one_and_far_values_have_a_logarithmic_axis(tmp_path: Path) -> None:
     page = sweep(tmp_path / "near").read_text()
     assert page.count("<polyline") == 1 and "float32 = float16" in page and "(logarithmic)" not in page
     [title] = re.findall(r"<figcaption>(.*?)</figcaption>", sweep(tmp_path / "far", (1, 8, 200)).read_text())
-    assert title == "Findings against the profile (logarithmic)"
+    assert title == "Violations of the profile (logarithmic)"
 
 
 def test_a_change_of_many_digits_is_told_with_three() -> None:
@@ -86,15 +87,28 @@ def test_what_changed_and_which_failures_are_told(tmp_path: Path) -> None:
     page = sweep(tmp_path / "sweep").read_text()
     changes = rows_of(page, "changes")
     assert ["16", "dtype", "float32 → float16", "accel.alignment=16",
-            "verdict passed → failed, numerics exact → defect, 1 new failure (abc123)"] in changes  # fmt: skip
+            "1", "verdict passed → failed, numerics exact → defect, 1 new failure (abc123)"] in changes  # fmt: skip
     assert rows_of(page, "failures")[1] == ["abc123", "defect", "aten.mm.default", "net.py:7", "1", "16"]
     assert ["model", "bert"] in rows_of(page, "same")
+    alike = [row for row in changes if row[1] == "accel.alignment" and row[2] == "8 → 16"]
+    assert ["8 → 16", "dtype=float32", "1"] in [row[2:5] for row in alike] and len(alike) == 2
+    calm = rows_of(sweep(tmp_path / "calm", dtypes=("float32", "bfloat16")).read_text(), "changes")
+    assert [row[2:5] for row in calm[1:]] == [
+        ["8 → 16", "dtype=float32", "2"],
+        ["16 → 32", "dtype=float32", "2"],
+    ]
+
+
+def test_a_verdict_on_numbers_is_said_in_words(tmp_path: Path) -> None:
+    page = sweep(tmp_path / "sweep").read_text()
+    assert "<code>exact</code>: all results are equal to the reference's bit for bit" in unescape(page)
+    assert "<code>defect</code>: an error is larger than that" in page and "within_floor" not in page
 
 
 def test_one_axis_has_all_measures_in_one_table(tmp_path: Path) -> None:
     page = sweep(tmp_path / "sweep", dtypes=("float32",)).read_text()
     head, *rows = rows_of(page, "pivot-1")
-    assert head[:3] == ["accel.alignment", "Verdict", "Findings against the profile"]
+    assert head[:3] == ["accel.alignment", "Verdict", "Violations of the profile"]
     assert [row[2] for row in rows] == ["8", "16", "32"] and 'id="pivot-2"' not in page
     (points,) = re.findall(r'polyline points="([^"]*)"', page)
     heights = [float(point.split(",")[1]) for point in points.split()]
@@ -106,7 +120,7 @@ def test_values_with_colons_leave_what_changed_whole(tmp_path: Path) -> None:
             for at in range(2)]  # fmt: skip
     write_sweep_table(tmp_path / "sweep", jobs)
     (change,) = rows_of((tmp_path / "sweep" / "sweep.html").read_text(), "changes")[1:]
-    assert change[2:] == ["{a: 1, b: 2} → 1", "–", "violations.alignment 0 → 1"]
+    assert change[2:] == ["{a: 1, b: 2} → 1", "–", "1", "violations.alignment 0 → 1"]
 
 
 def test_numbers_that_were_not_established_are_not_called_compared(tmp_path: Path) -> None:
