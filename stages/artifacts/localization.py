@@ -100,7 +100,7 @@ class Culprit:
         slope: as of :class:`NodeRow`.
         call: how many-th run of the graph.
         index, got, expected: the worst element, what it holds, and what a right computation holds there.
-        shows: how it was seen: ``in the kernel that ran``, ``alone``, ….
+        shows: how it was seen: ``in the kernel that ran``, ``when it is compiled alone``, ….
         others: further values in which the same operation is wrong, as ``graph node``.
         remains: of the final error, what remains where the values that it makes wrong are right for what they received;
             None where that is not known.

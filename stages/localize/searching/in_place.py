@@ -43,8 +43,7 @@ SIDE_BY_SIDE = 32
 SMALLER_AT_MOST = 96
 """Compilations that making a part smaller may take."""
 
-ALONE = "alone"
-HIDDEN = "alone, and not in what its whole graph gives"
+HIDDEN = f"{pieces.ALONE}, and not in what its whole graph gives"
 TOGETHER = "only when these operations are compiled together"
 SMALLER = "when these operations are compiled together; not all of their parts could be compiled by themselves"
 BEGINNING = "in the shortest beginning of the graph that is wrong; parts from inside it could not be compiled"
@@ -223,7 +222,7 @@ class Search:
             parts = tuple(node for node in view[0].users if node.target is operator.getitem)
             self.found.append(AtFault(view[:1], view[1], pieces.VIEW, views=(view[0], *parts)))
             return
-        shows = HIDDEN if self.right else ALONE
+        shows = HIDDEN if self.right else pieces.ALONE
         self.found.append(AtFault(part.operations, wrong, shows + _written(wrong), part.operations))
 
     def _beginnings(self, operations: Sequence[fx.Node]) -> bool:

@@ -28,7 +28,8 @@ aten = torch.ops.aten
 
 Result = TypeVar("Result")
 
-VIEW = "alone, as a view of what it takes"
+ALONE = "when it is compiled alone"
+VIEW = f"{ALONE}, as a view of what it takes"
 MISREAD = "in what reads it as it is laid out, and not where it is contiguous"
 
 

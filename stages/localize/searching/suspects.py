@@ -219,5 +219,5 @@ def _alone(seen: Seen, region: Region, adapter: AcceleratorAdapter, factor: floa
 def _told(alone: bool | str) -> str:
     """What :func:`_alone` found, in words."""
     if isinstance(alone, str):
-        return f"whether it shows alone is not known: {alone}"
-    return "alone" if alone else "not alone"
+        return f"whether it shows {pieces.ALONE} is not known: {alone}"
+    return pieces.ALONE if alone else f"not {pieces.ALONE}"

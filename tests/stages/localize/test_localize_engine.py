@@ -16,9 +16,10 @@ from inductor_debug.stages.backends.planted import PlantedFault
 from inductor_debug.stages.localize.config import LocalizeConfig
 from inductor_debug.stages.localize.engine import Localized
 from inductor_debug.stages.localize.runs.observed import Observer
+from inductor_debug.stages.localize.searching.pieces import ALONE
 
 aten = torch.ops.aten
-LINES = {"relu": 30}
+LINES = {"relu": 31}
 
 
 class Net(nn.Module):
@@ -106,7 +107,7 @@ def test_torchs_injected_bug_is_pinned_to_kernel_node_and_line() -> None:
     found = localize(module, (x,), inductor={"cpp": {"inject_relu_bug_TESTING_ONLY": "accuracy"}})
     (culprit,) = found.localization.culprits
     assert found.localization.kind == "operation" and culprit.place.target == "aten.relu.default"
-    assert culprit.place.source == f"{__file__}:{LINES['relu']}" and "alone" in culprit.shows
+    assert culprit.place.source == f"{__file__}:{LINES['relu']}" and ALONE in culprit.shows
     assert culprit.place.kernel.startswith("cpp_fused")
     assert "aten.relu.default" in found.localization.message
 

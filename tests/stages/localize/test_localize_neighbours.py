@@ -14,6 +14,7 @@ from inductor_debug.stages.artifacts.localization import Culprit, Neighbour, Pla
 from inductor_debug.stages.backends.planted import PlantedFault
 from inductor_debug.stages.localize.engine import Localized
 from inductor_debug.stages.localize.messages import told
+from inductor_debug.stages.localize.searching.pieces import ALONE
 
 aten = torch.ops.aten
 Wrong = Callable[[Any, tuple[Any, ...], Any], Any]
@@ -126,7 +127,7 @@ def test_a_fault_that_goes_by_its_nodes_name_says_nothing_of_other_shapes() -> N
 
 
 PLACE = Place("g0.forward", "mm", "aten.mm.default", ["mm"])
-CULPRIT = Culprit(PLACE, "operation", 9.0, None, 0, shows=["alone"])
+CULPRIT = Culprit(PLACE, "operation", 9.0, None, 0, shows=[ALONE])
 
 
 def test_a_message_has_the_first_culprit_and_those_that_cost_most() -> None:

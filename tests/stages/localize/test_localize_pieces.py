@@ -238,7 +238,7 @@ def test_a_part_is_given_the_sizes_on_which_its_shapes_depend() -> None:
         torch._dynamo.mark_dynamic(x, dim)
     found = localize(Flat(), (x,), inductor={"cpp": {"inject_relu_bug_TESTING_ONLY": "accuracy"}})
     (culprit,) = found.localization.culprits
-    assert culprit.place.target == "aten.relu.default" and "alone" in culprit.shows
+    assert culprit.place.target == "aten.relu.default" and pieces.ALONE in culprit.shows
 
 
 def transposed() -> Seen:
@@ -265,7 +265,7 @@ def test_a_view_that_is_wrong_is_named_and_not_what_takes_or_makes_it() -> None:
         search.run()
         (item,) = search.found
         assert [node.name for node in item.operations] == [wrong] and item.local.wrong, wrong
-        assert item.shows == ("alone" if wrong == "product" else "alone, as a view of what it takes")
+        assert item.shows == (pieces.ALONE if wrong == "product" else pieces.VIEW)
 
 
 def test_what_a_part_receives_is_laid_out_as_in_its_graph() -> None:
@@ -295,7 +295,7 @@ def test_what_is_found_alone_in_a_graph_that_is_right_says_so() -> None:
     search.run()
     search.alone()
     assert [item.operations[0].name for item in search.found] == ["mm_1"]
-    assert search.found[0].shows == "alone, and not in what its whole graph gives"
+    assert search.found[0].shows == f"{pieces.ALONE}, and not in what its whole graph gives"
 
 
 def test_a_whole_graph_of_which_a_result_could_not_be_compared_is_not_called_right() -> None:
@@ -329,7 +329,7 @@ def test_an_operation_that_writes_over_what_it_receives_is_named() -> None:
     search.run()
     (item,) = search.found
     assert [node.name for node in item.operations] == ["mm_1"]
-    assert item.shows == "alone, in what it leaves in its input mm_0"
+    assert item.shows == f"{pieces.ALONE}, in what it leaves in its input mm_0"
 
 
 def test_a_part_is_called_before_on_what_it_received_in_another_run() -> None:

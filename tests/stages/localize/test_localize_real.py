@@ -17,6 +17,7 @@ from inductor_debug.stages.artifacts.localization import Culprit, Localization
 from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.backends.inductor import InductorAdapter
 from inductor_debug.stages.localize.mended import Mended
+from inductor_debug.stages.localize.searching.pieces import ALONE
 
 
 class Deep(nn.Module):
@@ -67,7 +68,7 @@ def test_argmin_of_a_transposed_tensor_is_named_and_not_what_it_is_fused_with() 
     assert (found.kind, culprit.kind, place.target) == ("operation", "operation", "aten.argmin.default")
     assert place.operations == ["argmin"] and place.source == line_of(inductor_faults.Argmin, "argmin()")
     assert culprit.expected == right != culprit.got
-    assert {"alone", "only when it is fused with what makes what it takes"} & set(culprit.shows)
+    assert {ALONE, "only when it is fused with what makes what it takes"} & set(culprit.shows)
 
 
 def test_argmin_is_named_out_of_a_kernel_of_many_operations() -> None:
