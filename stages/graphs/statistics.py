@@ -10,7 +10,7 @@ count                  calls, ``_operator.getitem`` included (placeholders, attr
 output_bytes           dense bytes of all outputs, views included
 allocated_bytes        the same without views and in-place results, which allocate nothing
 flops                  sum over the nodes with a formula; empty where none has one (a multiply-add is two)
-flops_unknown          nodes without a formula
+flops_unknown          operations without a formula; ``_operator.getitem`` is none
 input_bytes            totals only: placeholders and attributes
 peak_live_bytes        totals only, see :func:`peak_live`: whole storages, each once; empty where a size has no hint
 peak_live_node         totals only: the node at which the peak is reached
@@ -73,7 +73,7 @@ def _row(graph: GraphRecord, nodes: list[NodeRecord], **others: Any) -> Statisti
         output_bytes=_bytes(nodes),
         allocated_bytes=_bytes(node for node in nodes if not node.aliases),
         flops=sum(counted) if counted else None,
-        flops_unknown=len(nodes) - len(counted),
+        flops_unknown=sum(node.is_operation and node.flops is None for node in nodes),
         **others,
     )
 
