@@ -95,6 +95,16 @@ def place(value: Any) -> str:
     return f"{short} (torch's own)" if short.startswith("torch/") else short
 
 
+def places(lines: Iterable[Any]) -> list[str]:
+    """Source lines as :func:`place` has them, one after another of a file by their numbers: ``net.py:7``, ``8``."""
+    found, last = [], None
+    for line in lines:
+        file, _, number = place(line).rpartition(":")
+        found.append(number if file and file == last else place(line))
+        last = file
+    return found
+
+
 def human_bytes(value: Any) -> str:
     """Bytes with a binary unit; a dash where unknown."""
     try:
@@ -117,13 +127,14 @@ def in_one_line(error: BaseException, lines: int = 1) -> str:
 
 
 def stage_note(stages: Iterable[Mapping[str, Any]], name: str) -> str:
-    """What became of a stage, of ``stages`` of summary.json: why there is nothing of it."""
-    for stage in stages:
+    """What became of a stage, of ``stages`` of summary.json, which has all that were selected: why there is nothing."""
+    known = list(stages)
+    for stage in known:
         if stage.get("name") == name:
             told = headline(str(stage.get("message") or "")).removesuffix(".")
             reason = f": {told}" if told else ""
             return f"the stage {name} {_was(str(stage.get('status')))}{reason}"
-    return f"the stage {name} was not selected, or left no record"
+    return f"the stage {name} {'was not selected' if known else 'left no record'}"
 
 
 def _was(status: str) -> str:

@@ -15,7 +15,7 @@ DECLARATION = Declaration(
     by_default=True,
     uses_torch=False,
     summary={"violations": Violations()},
-    sections=(Section("violations", "inductor_debug.stages.constrain.section:ViolationsSection"),),
+    sections=(Section("violations", "inductor_debug.stages.constrain.section:ViolationsSection", place=55),),
     subject="Whether the model fits",
     questions={
         "constraints": Question(

@@ -10,7 +10,7 @@ from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.artifacts.records import Violations
 from inductor_debug.stages.constrain.tables import top_lines
 from inductor_debug.stages.contract import Artifacts
-from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.formatting import counted, place
 from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, State, said
 from inductor_debug.stages.rules.findings import by_finding, severity_of
 
@@ -68,9 +68,15 @@ def fit(found: Mapping[str, Any], accel: str, told: str) -> Answer:
         "bad" if severities["error"] else "warn",
         "no" if severities["error"] else broken,
         told,
-        f"does not fit {rules} ({broken}{'' if errors else ', which do not stop the run'})",
+        f"does not fit {rules} ({broken}{'' if errors else ', which do not stop the run'}{_costliest(found)})",
         then=(*_further(found), "inductor-debug analyze RUN --type constraints"),
     )
+
+
+def _costliest(found: Mapping[str, Any]) -> str:
+    """The line whose findings cost most, where several lines have some; empty where none is known."""
+    lines = [line.source for line in found["top_lines"] if line.source.rpartition(":")[2].isdigit()]
+    return f", the costliest at {place(lines[0])}" if len(lines) > 1 else ""
 
 
 def _further(found: Mapping[str, Any]) -> list[str]:

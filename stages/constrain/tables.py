@@ -81,7 +81,7 @@ class LineCost:
 
 
 def top_lines(rows: Iterable[AnyViolation], code: Mapping[str, str]) -> list[LineCost]:
-    """The :data:`LINES` source lines that would repay a change most: by the bytes that their findings cost, then by the
+    """The :data:`LINES` source lines whose findings cost most: by the bytes that they cost, then by the
     share of FLOPs, then by their number. A line of torch's own layers is one for each module.
 
     Args:

@@ -55,7 +55,7 @@ def numerics(artifacts: Artifacts, stored: Numerics | None, max_rows: int) -> Ro
     return {
         "summary": jsonable(stored or {}),
         "tally": failure_counts(stored or Numerics(), rows or []),
-        "coarse": sum(is_coarse(row["verdict"], row.get("resolution")) for row in rows or []),
+        "coarse": _coarse(rows or []),
         "diagnosis": None if diagnosis is None else dict(fields_of(diagnosis)) | executed(diagnosis.execution),
         "table": capped(rows, files.OUTPUTS, max_rows, order=worst_first),
         "nodes": capped(files.NODES.cells(artifacts), files.NODES, max_rows, order=wrong_first),
@@ -75,6 +75,13 @@ def executed(execution: Execution | None) -> Row:
 def is_coarse(verdict: str, resolution: Any) -> bool:
     """Whether noise, or the tolerance, hides a large error of a tensor that passed."""
     return verdict in _RIGHT and resolution not in (None, "") and float(resolution) >= COARSE
+
+
+def _coarse(rows: Sequence[Row]) -> list[Row]:
+    """Tensors that passed and in which a large error would pass, with its size as a share of theirs; largest first."""
+    found = [{"tensor": f"{row['kind']} {row['path']}", "would_pass": float(row["resolution"])}
+             for row in rows if is_coarse(row["verdict"], row.get("resolution"))]  # fmt: skip
+    return sorted(found, key=lambda row: -row["would_pass"])
 
 
 def _by_place(rows: Sequence[Row] | None) -> list[Row] | None:
@@ -137,9 +144,10 @@ class NumericsSection(ReportSection):
         if data["tally"] is None and status not in ("passed", "failed"):
             return None
         if verdict in _RIGHT:
-            coarse = data["coarse"]
+            coarse = len(data["coarse"])
             large = f", which is large in {counted(coarse, 'tensor')}" if coarse else ""
-            return Answer("good", "yes", text, f"computes right numbers ({told}{large})")
+            word = f"yes, coarsely in {counted(coarse, 'tensor')}" if coarse else "yes"
+            return Answer("good", word, text, f"computes right numbers ({told}{large})")
         if verdict != "defect":
             return Answer("unknown", told, text)
         return Answer("bad", "no", text,
@@ -154,7 +162,7 @@ class NumericsSection(ReportSection):
             looked = headline(str(diagnosis.get("localization")))
             notes.append(because("Where the numbers first go wrong", looked))
         if (data or {}).get("coarse"):
-            tensors = counted(data["coarse"], "tensor")  # type: ignore[index]
+            tensors = counted(len(data["coarse"]), "tensor")  # type: ignore[index]
             notes.append(f"Whether {tensors} are right to better than half their size: noise hides errors of "
                          f"{100 * COARSE:g} % and more there (column resolution).")  # fmt: skip
         localized = diagnosis.get("localized")

@@ -8,7 +8,7 @@ from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.encoding import jsonable
-from inductor_debug.stages.formatting import counted, place
+from inductor_debug.stages.formatting import closed, counted, places
 from inductor_debug.stages.report.highlighting import LANGUAGES, highlighted
 from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, raised
 
@@ -33,19 +33,20 @@ class NotCompiledSection(ReportSection):
     def answer(self, data: Row | None, report: Mapping[str, Any]) -> Answer | None:
         if data is None:
             return None
-        then = ("inductor-debug minify RUN",)
+        then = ("inductor-debug minify RUN", *_without_options(report["run"]))
         if not data["kernel"]:
             text = f"It stopped while it compiled {data['graph']}; at which kernel is not established."
             return Answer("bad", "kernel not known", text, then=then)
         calls = data["operations"]
         more = f" and {len(calls) - OPERATIONS} more" if len(calls) > OPERATIONS else ""
         named = f"{', '.join(calls[:OPERATIONS])}{more}"
-        lines = [place(line) for line in data["sources"]]
+        lines = places(data["sources"])
         where = f", from {', '.join(lines[:OPERATIONS])}" if lines else ""
         computes = f" It computes {named or 'no operation that is known'}{where}."
         one = "" if len(calls) < 2 else f" To find which of these {counted(len(calls), 'operation')} it is, run minify."
-        text = f"The kernel {data['kernel']} of {data['graph']} did not compile.{computes}{one}"
-        error = f" ({found})" if (found := raised(report, "lower")) else ""
+        found = raised(report, "lower")
+        error, of_it = (f" ({found})", f": {closed(found)}") if found else ("", ".")
+        text = f"The kernel {data['kernel']} of {data['graph']} did not compile{of_it}{computes}{one}"
         of = f" of {counted(len(calls), 'operation')}{where}" if calls else ""
         return Answer("bad", "at one kernel", text, f"stops the compiler at one kernel{of}{error}", then)
 
@@ -56,3 +57,10 @@ class NotCompiledSection(ReportSection):
             return {"not_compiled_code": None}
         language = LANGUAGES.get(file.rpartition(".")[2], "text")
         return {"not_compiled_code": {"file": file, "lines": highlighted(artifacts.read_text(file), language)}}
+
+
+def _without_options(run: Mapping[str, Any]) -> list[str]:
+    """The command that runs it again without the options of the backend that were typed, where there were some."""
+    typed = [str(item).lstrip("+").partition("=") for item in run.get("overrides") or []]
+    options = [key for key, _, value in typed if key.startswith("backend.") and value not in ("", "null")]
+    return [f"inductor-debug rerun RUN {' '.join(f'{key}=null' for key in options)}"] if options else []

@@ -55,6 +55,8 @@ class Entry:
 def contents_of(shown: Mapping[str, Shown], data: Mapping[str, Any]) -> list[Entry]:
     """An entry for each section that has something to show, or whose stage should have given it something.
 
+    What the sentence about the run calls bad comes first.
+
     Args:
         shown: key → section.
         data: of the report: ``stages``, ``run``, ``repros`` and the data of each section by its key.
@@ -68,7 +70,7 @@ def contents_of(shown: Mapping[str, Shown], data: Mapping[str, Any]) -> list[Ent
         if answer is not None:
             figures = _figures(answer, item.stage, data)
             entries.append(Entry(key, item.section.title, item.stage, **vars(answer), empty=empty, figures=figures))
-    return entries
+    return sorted(entries, key=lambda entry: not (entry.state == "bad" and entry.does))
 
 
 def _figures(answer: Answer, stage: str, data: Mapping[str, Any]) -> tuple[str, ...]:

@@ -138,6 +138,9 @@ def purpose(command: str) -> str:
             names = stages[0].strip("[]").removesuffix(",report").split(",")
             return f"Run it again, with the {'stage' if len(names) == 1 else 'stages'} {', '.join(names)}"
         changed = [word for word in words[3:] if "=" in word]
+        without = [word.partition("=")[0] for word in changed if word.endswith("=null")]
+        if changed and len(without) == len(changed):
+            return f"Run it again, without {' and '.join(without)}"
         return f"Run it again, with {' and '.join(changed)}" if changed else "Run it again as it was"
     return _PURPOSES.get(name, "")
 

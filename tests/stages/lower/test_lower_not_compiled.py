@@ -116,7 +116,8 @@ def test_the_report_names_operation_line_and_command(left: tuple[MemoryArtifacts
         artifacts.add(StageResult("passed", "", artifacts={name: left[0].read_bytes(name)}))
     stages = [{"name": "lower", "status": "crashed", "message": str(left[1]).partition("\n")[0]}]
     run = {"id": "r", "model": "net", "backend": "inductor", "accel": "none", "dtype": "float32", "device": "cpu",
-           "mode": "inference"}  # fmt: skip
+           "mode": "inference", "overrides": ["model=net", "++backend.inductor.max_fusion_size=1",
+                                              "+backend.options.x=null"]}  # fmt: skip
     summary = {"schema": 1, "verdict": "crashed", "run": run, "stages": stages}
     artifacts.add(StageResult("passed", "", artifacts={"summary.json": summary}))
     result = ReportStage(ReportConfig()).run(StageContext(Settings(ModelConfig("net")), artifacts))
@@ -126,9 +127,10 @@ def test_the_report_names_operation_line_and_command(left: tuple[MemoryArtifacts
     at = place(record.sources[0])
     error = str(left[1]).partition("\n")[0]
     assert error and f" stops the compiler at one kernel of 1 operation, from {at} ({error}). " in data["sentence"]
-    assert data["then"][0] == "inductor-debug minify r"
+    assert data["then"] == ["inductor-debug minify r", "inductor-debug rerun r backend.inductor.max_fusion_size=null"]
     entry = next(item for item in data["contents"] if item.key == "not_compiled")
-    assert f"It computes aten.relu.default, from {at}." in entry.text and entry.state == "bad"
+    assert f"did not compile: {error}. It computes aten.relu.default, from {at}." in entry.text
+    assert entry.state == "bad" and data["contents"][0] is entry
     line = next(known for known in data["source"]["lines"].values() if known.get("stopped"))
     assert line == {"stopped": True}
     page = result.artifacts["report/report.html"]

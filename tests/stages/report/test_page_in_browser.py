@@ -61,7 +61,7 @@ def test_the_first_screen_has_the_verdict_what_to_type_and_the_contents(shown):
         box = page.locator(selector).first.bounding_box()
         assert box["y"] + box["height"] <= WIDE["height"], selector
     told = page.locator(".verdict").inner_text()
-    misfit = "does not fit the profile warn16 (12 violations, which do not stop the run)"
+    misfit = "does not fit the profile warn16 (12 violations, which do not stop the run, the costliest at net.py:7)"
     assert f"computes wrong numbers, {misfit}" in told
     assert "is 1.25 times as fast as the reference (2.5 ms → 2.5 ms)" in told
     link = page.locator("nav a", has_text="Is it right?")

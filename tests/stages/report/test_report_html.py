@@ -50,6 +50,8 @@ def test_after_a_right_run_no_stage_is_proposed_that_ran() -> None:
         ("inductor-debug rerun r1 +stages=kerneldiff", "Run it again, with the stage kerneldiff"),
         ("inductor-debug rerun r1 stages=[profile,report]", "Run it again, with the stage profile"),
         ("inductor-debug rerun r1 accel.strict=false", "Run it again, with accel.strict=false"),
+        ("inductor-debug rerun r1 a.b=null c=null", "Run it again, without a.b and c"),
+        ("inductor-debug rerun r1 a.b=null c=1", "Run it again, with a.b=null and c=1"),
         ("inductor-debug rerun r1", "Run it again as it was"),
         ("inductor-debug analyze r1 --type kernels", "Which kernels came from a line, and which lines is a kernel"),
         ("acme-tool run", ""),

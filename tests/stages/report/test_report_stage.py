@@ -34,7 +34,7 @@ class Text(HTMLParser):
 def test_the_verdict_comes_first_in_words():
     html, data = report(full())
     text = " ".join(Text(html).words)
-    assert text.index("Passed") < text.index("Does it fit?") < text.index("Is it right?") < text.index("What was run")
+    assert text.index("Passed") < text.index("Is it right?") < text.index("Does it fit?") < text.index("What was run")
     assert text.index("call to print") < text.index("2.13.0")
     assert data["sentence"] == (
         "bert with inductor (training, float32, cpu) computes wrong numbers, does not fit the profile warn16 "
