@@ -79,7 +79,7 @@ class Checked:
 
     Attributes:
         failed: a strict profile is broken.
-        lines: the source lines that would repay a change most, as the report shows them.
+        lines: the source lines whose findings cost most, as the report shows them.
     """
 
     table: "pandas.DataFrame"

@@ -1,4 +1,4 @@
-"""What the findings come to: by rule and effect, and the source lines that would repay a change most."""
+"""What the findings come to: by rule and effect, and the source lines whose findings cost most."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping

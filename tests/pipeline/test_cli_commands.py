@@ -189,7 +189,7 @@ def test_what_is_not_a_run_is_exit_code_2(
 def test_an_unknown_command_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lsit"]) == 2
     message = capsys.readouterr().err
-    assert all(word in message for word in ("lsit", "run, list, show, rerun"))
+    assert all(word in message for word in ("lsit", "run, rerun, minify, list, show"))
 
 
 HYDRA_FILES = ("config", "hydra", "overrides")

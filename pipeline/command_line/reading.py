@@ -1,0 +1,120 @@
+"""Commands that read stored runs."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from inductor_debug.pipeline import query as analysis
+from inductor_debug.pipeline.command_line.app import Format, FormatOption, RowsOption, app
+from inductor_debug.pipeline.command_line.printing import print_analysis
+from inductor_debug.pipeline.directory import store
+from inductor_debug.pipeline.directory.summary import parts_of
+from inductor_debug.pipeline.query import compare_command as compare
+from inductor_debug.pipeline.query import repro_command
+from inductor_debug.pipeline.run.compiled_by import flat
+from inductor_debug.pipeline.terminal import cell, print_json, print_table, say, tell
+
+
+@app.command("list", help="List the stored runs below a folder, oldest first.")
+def list_command(
+    root: Annotated[Path, typer.Argument(help="folder to look in")] = store.OUTPUTS,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    rows = [store.row(run) for run in store.find_runs(root, lambda told: tell(f"not listed: {told}"))]
+    if output is Format.JSON:
+        print_json(rows)
+        return 0
+    print_table(list(store.COLUMNS), rows)
+    for row in rows:
+        if row[store.DAMAGE]:
+            tell(f"damaged: {row[store.DAMAGE]}")
+    return 0
+
+
+@app.command("show", help="Show one stored run: its verdict, its stages and what they found.")
+def show_command(
+    run: Annotated[Path, typer.Argument(help="the run's folder")], output: FormatOption = Format.TABLE
+) -> int:
+    summary = store.read_summary(store.locate(run))
+    if output is Format.JSON:
+        print_json(summary)
+        return 0
+    about = {**summary["run"], "verdict": summary["verdict"]}
+    print_table(["key", "value"], [{"key": key, "value": cell(value)} for key, value in about.items()])
+    print_table(["name", "status", "seconds", "message"], summary["stages"])
+    facts = [{"compiled by": key, "value": cell(value)} for key, value in flat(summary.get("compiled_by") or {})]
+    if facts:
+        print_table(["compiled by", "value"], facts)
+    for part, found in parts_of(summary).items():
+        print_table([part, "value"], [{part: key, "value": cell(value)} for key, value in found.items()])
+    if summary.get("repros"):
+        columns = list(dict.fromkeys(key for repro in summary["repros"] for key in repro))
+        print_table(columns, summary["repros"])
+    return 0
+
+
+@app.command(
+    "analyze", help="Answer a question from a stored run, the newest by default, without running anything again."
+)
+def analyze_command(
+    run: Annotated[Path | None, typer.Argument(help="the run's folder or id; by default the newest")] = None,
+    kind: Annotated[str, typer.Option("--type", help=" | ".join(analysis.questions()))] = "summary",
+    graph: Annotated[str | None, typer.Option("--graph", help="a graph's id, such as g0.forward")] = None,
+    line: Annotated[
+        list[str], typer.Option("--line", help="FILE:LINE, FILE, or a part of a line's code; may be repeated")
+    ] = [],  # noqa: B006
+    kernel: Annotated[
+        list[str], typer.Option("--kernel", help="a kernel's name or a part of it; may be repeated")
+    ] = [],  # noqa: B006
+    node: Annotated[list[str], typer.Option("--node", help="a post-grad node's name; may be repeated")] = [],  # noqa: B006
+    rows: RowsOption = None,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    stored = analysis.open_run(run or store.newest())
+    found = analysis.analyze(stored, kind, analysis.Wanted(graph, line, kernel, node))
+    print_analysis(found, {"run": str(stored.folder), "type": kind}, rows, output)
+    return 0
+
+
+@app.command(
+    "compare",
+    help="What differs between stored runs: settings, results, kernels, verdicts of tensors. Two runs, or two sweeps, "
+    "are a regression gate: exit code 1 where the second is worse than the first beyond noise.",
+)
+def compare_command(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="runs' folders, or sweeps'; accepted first")],
+    limits: Annotated[Path | None, typer.Option("--limits", help="a YAML file: how much worse B may be")] = None,
+    page: Annotated[Path | None, typer.Option("--page", help="an HTML file to write: all of it, for a browser")] = None,
+    rows: RowsOption = None,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    compared = compare.compared(runs, limits)
+    if page is not None:
+        compare.write(runs, compared, page)
+    print_analysis(compared.found, compared.about, rows, output)
+    if compared.reason and output is Format.TABLE:
+        say(compared.reason)
+    return compared.exit_code
+
+
+@app.command(
+    "repro",
+    help="List the scripts that show a run's failures, or a sweep's by failure; print one, run it, tell whose failure "
+    "it is, or write a test or a bug report. Exit code of --run: 0 it shows, 1 it does not, 3 it could not run.",
+)
+def repro_command_(
+    run: Annotated[Path, typer.Argument(help="a run's folder, or one that holds runs")],
+    name: Annotated[str, typer.Argument(help="path, file name, or start of the fingerprint of a script")] = "",
+    execute: Annotated[bool, typer.Option("--run", help="run the script in a fresh process; asks first")] = False,
+    owner: Annotated[
+        bool,
+        typer.Option("--owner", help="run its program through each layer of the compiler; asks first"),
+    ] = False,
+    export: Annotated[repro_command.Export | None, typer.Option("--export", help="a test, or a bug report")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="file for --export; by default it is printed")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="don't ask before the script is executed")] = False,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    asked = repro_command.Asked(run, name, execute, owner, export, out, yes, output is Format.JSON)
+    return repro_command.answer(asked)
