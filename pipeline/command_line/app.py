@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-ORDER = ("run", "rerun", "minify", "list", "show", "analyze", "compare", "repro", "check", "profiles", "cache")
+ORDER = ("run", "rerun", "minify", "list", "show", "analyze", "compare", "repro", "check", "profiles", "cache", "clean")
 """Commands as the help lists them; others follow."""
 
 

@@ -1,5 +1,6 @@
 """Commands about what is kept on the machine, and about the command line itself."""
 
+import shlex
 from enum import StrEnum
 from typing import Annotated
 
@@ -8,7 +9,10 @@ import typer
 from inductor_debug.pipeline import completion
 from inductor_debug.pipeline.command_line.app import Format, FormatOption, app
 from inductor_debug.pipeline.query import cache_command as kept
+from inductor_debug.pipeline.query import clean_command as clean
+from inductor_debug.pipeline.query.trust import ask
 from inductor_debug.pipeline.terminal import print_json, print_table, say, tell
+from inductor_debug.stages.formatting import counted
 
 
 class Shell(StrEnum):
@@ -39,6 +43,45 @@ def cache_command(
         return 0
     say(str(folder))
     print_table(list(kept.COLUMNS), rows)
+    return 0
+
+
+@app.command(
+    "clean",
+    help="Remove stored runs: clean [FOLDER] [KEY=PATTERN...], with the keys of list, by age and by size. It shows "
+    "what it would remove and asks. What a run did not write stays.",
+)
+def clean_command(
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[FOLDER] [KEY=PATTERN...]", help="as of list: verdict=crashed")
+    ] = None,
+    older_than: Annotated[
+        float | None, typer.Option("--older-than", metavar="DAYS", help="that wrote nothing for so many days")
+    ] = None,
+    larger_than: Annotated[
+        str | None, typer.Option("--larger-than", metavar="SIZE", help="whose files are larger, e.g. 1GiB")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False,
+    output: FormatOption = Format.TABLE,
+) -> int:
+    root, found = clean.wanted(words or [], older_than, larger_than)
+    if output is Format.JSON:
+        print_json(clean.named(found))
+    else:
+        print_table(list(clean.COLUMNS), clean.named(found))
+    if not found:
+        tell("nothing to remove")
+        return 0
+    asked = [*(words or []), *(["--older-than", f"{older_than:g}"] if older_than is not None else []),
+             *(["--larger-than", larger_than] if larger_than is not None else [])]  # fmt: skip
+    ask(
+        f"{counted(len(found), 'run')} would be removed.",
+        "Remove them?",
+        shlex.join(["clean", *asked]),
+        yes,
+        sure="they are to go",
+    )
+    tell(clean.remove(root, found, tell))
     return 0
 
 

@@ -11,17 +11,26 @@ from inductor_debug.pipeline.command_line.printing import print_analysis
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.summary import parts_of
 from inductor_debug.pipeline.query import compare_command as compare
+from inductor_debug.pipeline.query import list_command as listing
 from inductor_debug.pipeline.query import repro_command
 from inductor_debug.pipeline.run.compiled_by import flat
 from inductor_debug.pipeline.terminal import cell, print_json, print_table, say, tell
 
 
-@app.command("list", help="List the stored runs below a folder, oldest first.")
+@app.command(
+    "list",
+    help="List the stored runs below a folder, oldest first: list verdict=failed model=resnet*,bert. The newest run is "
+    "called latest in every command.",
+)
 def list_command(
-    root: Annotated[Path, typer.Argument(help="folder to look in")] = store.OUTPUTS,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[FOLDER] [KEY=PATTERN...]", help=f"folder, and of {', '.join(listing.FILTERS)}"),
+    ] = None,
+    last: Annotated[int | None, typer.Option("--last", min=1, help="only so many, the newest")] = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    rows = [store.row(run) for run in store.find_runs(root, lambda told: tell(f"not listed: {told}"))]
+    rows = listing.rows(listing.Asked.of(words or []), last, lambda told: tell(f"not listed: {told}"))
     if output is Format.JSON:
         print_json(rows)
         return 0

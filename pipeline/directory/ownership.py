@@ -188,6 +188,36 @@ def _claiming(path: Path, name: str, key: str) -> Iterator[int]:
         raise
 
 
+def remove_run(directory: Path) -> None:
+    """Remove what a run wrote into its directory, and the directory where nothing else is in it.
+
+    Of a run without an owner's record, which does not tell the user's files from its own, what its manifest lists is
+    removed, where it left one.
+
+    Raises:
+        DirectoryRefused: a command owns it now, or it can't be written.
+    """
+    path = directory.absolute()
+    with os.fdopen(_locked(path, OWNER, str(directory)), "rb") as lock:
+        _remove_run(path, _read_owner(lock.fileno()), listed=True)
+        remove_files(path, [OWNER])
+    with contextlib.suppress(OSError):
+        path.rmdir()
+
+
+def remove_sweep(directory: Path) -> None:
+    """Remove a sweep's own files, and its directory where nothing else is in it: its jobs are removed before.
+
+    Raises:
+        DirectoryRefused: as of :func:`remove_run`.
+    """
+    path = directory.absolute()
+    with os.fdopen(_locked(path, SWEEP_OWNER, str(directory)), "rb"):
+        remove_files(path, [*_SWEEP_FILES, SWEEP_OWNER])
+    with contextlib.suppress(OSError):
+        path.rmdir()
+
+
 def holds_run(directory: Path) -> bool:
     """Whether something in a directory says that it holds a run."""
     return any(os.path.lexists(directory / name) for name in MARKS)

@@ -19,6 +19,8 @@ from inductor_debug.stages.artifacts.records import Benchmark
 from inductor_debug.stages.settings import shown_name
 
 OUTPUTS = Path("outputs")
+LATEST = Path("latest")
+"""Names the run below outputs that was started last."""
 _ABOUT = ("model", "accel", "backend", "dtype", "mode")
 COLUMNS = ("run", *_ABOUT, "verdict", "violations", "numerics", "speedup", "speedup_ci95", "seconds")
 """Columns of the table of runs."""
@@ -65,9 +67,14 @@ def _is_run(folder: Path) -> bool:
 
 
 def locate(run: Path) -> Path:
-    """The folder of a run given by its path, or by its id as a report prints it (``DATE/TIME-…``, below outputs)."""
+    """The folder of a run given by its path, by its id as a report prints it (``DATE/TIME-…``), or as ``latest``.
+
+    The last two are looked for below outputs.
+    """
     if run.exists() or run.is_absolute() or not OUTPUTS.is_dir():
         return run
+    if run == LATEST:
+        return newest()
     found = [folder for folder in find_runs(OUTPUTS) if folder.parts[-len(run.parts) :] == run.parts]
     return found[0] if len(found) == 1 else run
 

@@ -40,15 +40,18 @@ def confirm(run: str, named: Sequence[str], yes: bool, command: str = "rerun", w
     ask(f"{run}: {what}.", "Run it again?", f"{command} {run}", yes, words)
 
 
-def ask(told: str, question: str, command: str, yes: bool, words: Sequence[str] = ()) -> None:
-    """Say what is about to be executed, and ask; UserError where the answer is no, or nobody is there.
+def ask(
+    told: str, question: str, command: str, yes: bool, words: Sequence[str] = (), sure: str = "you trust this run"
+) -> None:
+    """Say what is about to be done, and ask; UserError where the answer is no, or nobody is there.
 
     Args:
-        told: what is executed.
+        told: what is done.
         question: what is asked.
         command: of ``inductor-debug``, without ``--yes``.
         yes: True where the command line has ``--yes``.
         words: of the command line after ``--``.
+        sure: when one may say yes unasked.
     """
     sys.stderr.write(f"{told}\n")
     if yes:
@@ -56,13 +59,11 @@ def ask(told: str, question: str, command: str, yes: bool, words: Sequence[str] 
     after = f" -- {visible(shlex.join(words))}" if words else ""
     name, again = command.partition(" ")[0], f"Try: inductor-debug {command} --yes{after}"
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UserError(
-            f"{name}: got no answer, for this is no terminal; valid: --yes, if you trust this run.\n{again}"
-        )
+        raise UserError(f"{name}: got no answer, for this is no terminal; valid: --yes, if {sure}.\n{again}")
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        raise UserError(f"{name}: nothing was run; valid: the answer yes.\n{again}")
+        raise UserError(f"{name}: nothing was done; valid: the answer yes.\n{again}")
 
 
 def _targets(node: Any, key: str) -> Iterator[tuple[str, str]]:

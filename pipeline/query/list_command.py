@@ -1,0 +1,67 @@
+"""``inductor-debug list``: the stored runs below a folder, all or those that are asked for."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from inductor_debug.models.errors import ConfigurationError, closest_first
+from inductor_debug.pipeline.directory import store
+from inductor_debug.stages.stored_run import Row
+
+FILTERS = ("model", "accel", "backend", "dtype", "mode", "verdict", "numerics")
+"""Columns that a word ``KEY=PATTERN`` may ask for."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which runs are asked for.
+
+    Attributes:
+        root: the folder to look in.
+        patterns: column → patterns as a shell has them, of which one must fit.
+    """
+
+    root: Path
+    patterns: Mapping[str, Sequence[str]]
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> "Asked":
+        """What words ask for: a folder, by default outputs, and ``KEY=PATTERN[,PATTERN]``.
+
+        Raises:
+            ConfigurationError: two folders, or a key that is none of :data:`FILTERS`.
+        """
+        folders = [word for word in words if "=" not in word or Path(word).is_dir()]
+        if len(folders) > 1:
+            raise ConfigurationError(f"list: got the folders {', '.join(folders)}; valid: one, by default outputs.\n"
+                                     f"Try: inductor-debug list {folders[0]}")  # fmt: skip
+        patterns = {}
+        for word in words:
+            if word in folders:
+                continue
+            key, _, value = word.partition("=")
+            if key not in FILTERS:
+                near = closest_first(key, FILTERS)
+                raise ConfigurationError("no such column", key=key, valid=", ".join(near),
+                                         hint=f"inductor-debug list {near[0]}={value or 'PATTERN'}")  # fmt: skip
+            patterns[key] = value.split(",")
+        return cls(Path(folders[0]) if folders else store.OUTPUTS, patterns)
+
+    def fits(self, row: Mapping[str, Any]) -> bool:
+        """Whether a run's row is asked for."""
+        return all(any(fnmatchcase(str(row.get(key) or ""), pattern) for pattern in patterns)
+                   for key, patterns in self.patterns.items())  # fmt: skip
+
+
+def rows(asked: Asked, last: int | None, unlisted: Callable[[str], None]) -> list[Row]:
+    """The rows of :func:`~pipeline.directory.store.row`, oldest first.
+
+    Args:
+        asked: which runs.
+        last: only so many of them, the newest; None for all.
+        unlisted: called with a message for a folder that can't be listed.
+    """
+    found = [row for run in store.find_runs(asked.root, unlisted) if asked.fits(row := store.row(run))]
+    return found if last is None else found[len(found) - min(last, len(found)) :]

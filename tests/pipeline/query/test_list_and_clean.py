@@ -1,0 +1,170 @@
+"""``list`` with conditions, ``latest`` as a run's name, and ``clean``, which removes runs and nothing else."""
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from stored_results import stored_result
+
+from inductor_debug.pipeline import cli
+from inductor_debug.pipeline.directory.ownership import claim_run, claim_sweep
+
+
+def stored(folder: Path, verdict: str = "passed", model: str = "nets", days: float = 0.0) -> Path:
+    run = stored_result(folder, summary={"verdict": verdict, "run/model": model})
+    at = (run / "run.log").stat().st_mtime - 86400 * days
+    os.utime(run / "run.log", (at, at))
+    return run
+
+
+@pytest.fixture
+def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Three runs below outputs of the working directory, the newest last."""
+    monkeypatch.chdir(tmp_path)
+    folder = tmp_path / "outputs"
+    stored(folder / "1-a", "failed", "resnet18", days=40)
+    stored(folder / "2-b", "passed", "resnet50", days=2)
+    stored(folder / "3-c", "crashed", "bert")
+    return folder
+
+
+def listed(capsys: pytest.CaptureFixture[str], *words: str) -> list[str]:
+    assert cli.main(["list", *words, "--format", "json"]) == 0
+    return [Path(row["run"]).name for row in json.loads(capsys.readouterr().out)]
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words, found",
+    [
+        ((), ["1-a", "2-b", "3-c"]),
+        (("model=resnet*",), ["1-a", "2-b"]),
+        (("verdict=failed,crashed",), ["1-a", "3-c"]),
+        (("outputs", "verdict=failed,crashed", "model=bert"), ["3-c"]),
+        (("--last", "2"), ["2-b", "3-c"]),
+        (("verdict=passed", "--last", "9"), ["2-b"]),
+        (("dtype=float64",), []),
+    ],
+)
+def test_runs_are_listed_by_what_they_are(
+    outputs: Path, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], found: list[str]
+) -> None:
+    assert listed(capsys, *words) == found
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["list", "modle=bert"], "modle: no such column; valid: mode, model, "),
+        (["list", "a", "b"], "list: got the folders a, b; valid: one, by default outputs."),
+        (["clean"], "clean: got no condition; valid: KEY=PATTERN, --older-than DAYS, --larger-than SIZE."),
+        (["clean", "--older-than", "-1"], "--older-than: got -1; valid: days, 0 or more."),
+        (["clean", "--larger-than", "much"], "--larger-than: got 'much'"),
+    ],
+)
+def test_a_wrong_condition_is_told(
+    outputs: Path, capsys: pytest.CaptureFixture[str], words: list[str], message: str
+) -> None:
+    assert cli.main(words) == 2
+    told = capsys.readouterr().err
+    assert (message in told and "Try: inductor-debug" in told) or "Try: --" in told
+    assert names(outputs) == ["1-a", "2-b", "3-c"]
+
+
+def test_latest_is_the_newest_run(outputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["show", "latest", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["run"]["model"] == "bert"
+    stored(outputs.parent / "latest", model="mine")  # a folder of that name is what it says
+    assert cli.main(["show", "latest", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["run"]["model"] == "mine"
+
+
+@pytest.mark.parametrize(
+    "words, left",
+    [
+        (["verdict=failed,crashed"], ["2-b"]),
+        (["--older-than", "30"], ["2-b", "3-c"]),
+        (["--older-than", "1", "verdict=passed"], ["1-a", "3-c"]),
+        (["--larger-than", "1GiB"], ["1-a", "2-b", "3-c"]),
+        (["--larger-than", "1B"], []),
+    ],
+)
+def test_runs_that_all_conditions_fit_are_removed(
+    outputs: Path, capsys: pytest.CaptureFixture[str], words: list[str], left: list[str]
+) -> None:
+    assert cli.main(["clean", *words, "--yes"]) == 0
+    assert names(outputs) == left
+    told = capsys.readouterr().err
+    removed = 3 - len(left)
+    assert (f"removed {removed} run" in told) if removed else ("nothing to remove" in told)
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("answer, left", [("y\n", 2), ("n\n", 3), ("", 3)])
+def test_it_asks(
+    outputs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, left: int
+) -> None:
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    assert cli.main(["clean", "verdict=failed"]) == (0 if left == 2 else 2)
+    printed = capsys.readouterr()
+    assert "1 run would be removed.\nRemove them? [y/N]" in printed.err and "1-a" in printed.out
+    assert len(names(outputs)) == left
+
+
+def test_without_a_terminal_nothing_is_removed(
+    outputs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.StringIO("y\n"))
+    assert cli.main(["clean", "verdict=failed", "--older-than", "3"]) == 2
+    assert "Try: inductor-debug clean verdict=failed --older-than 3 --yes" in capsys.readouterr().err
+    assert len(names(outputs)) == 3
+
+
+def test_what_a_run_did_not_write_stays(outputs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    theirs = tmp_path / "theirs"
+    theirs.mkdir()
+    (theirs / "kept.txt").write_text("kept")
+    (outputs / "1-a" / "notes.txt").write_text("mine")
+    (outputs / "1-a" / "lower" / "link").symlink_to(theirs)
+    (outputs / "no-run").mkdir()
+    (outputs / "no-run" / "verdict.txt").write_text("failed")
+    assert cli.main(["clean", "verdict=*", "--yes"]) == 0
+    assert names(outputs) == ["1-a", "no-run"] and names(theirs) == ["kept.txt"]
+    assert names(outputs / "1-a") == ["lower", "notes.txt"] and names(outputs / "1-a" / "lower") == ["link"]
+    assert "; 1 folder of them left, for other files are in it" in capsys.readouterr().err
+
+
+def test_a_run_that_a_command_owns_is_left(outputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with claim_run(outputs / "4-d", "configuration"):
+        (outputs / "4-d" / "run.log").write_text("")
+        (outputs / "4-d" / ".hydra").mkdir()
+        (outputs / "4-d" / ".hydra" / "config.yaml").write_text("{}")
+        assert cli.main(["clean", "verdict=*", "--yes"]) == 0
+    assert names(outputs) == ["4-d"]
+    told = capsys.readouterr().err
+    assert f"left: {outputs.name}/4-d: " in told and "removed 3 runs" in told
+
+
+def test_a_sweep_goes_with_its_last_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    sweep = tmp_path / "outputs" / "day" / "sweep"
+    jobs: dict[str, Any] = {"0": "passed", "1": "failed"}
+    with claim_sweep(sweep, ["a", "b"], jobs):
+        for job, verdict in jobs.items():
+            stored(sweep / job, verdict)
+        (sweep / "sweep.csv").write_text("job\n")
+    assert cli.main(["clean", "verdict=failed", "--yes"]) == 0
+    assert names(sweep) == [".sweep.json", "0", "sweep.csv"]
+    assert cli.main(["clean", "verdict=*", "--yes"]) == 0
+    assert names(tmp_path / "outputs") == []
