@@ -86,6 +86,26 @@ def clean_command(
 
 
 @app.command(
+    "doctor",
+    help="Try what runs need on this machine: torch, a C++ compiler, CUDA, libraries, folders, packages; say how to "
+    "mend what is not well. Exit code 1 where something is bad.",
+)
+def doctor_command(output: FormatOption = Format.TABLE) -> int:
+    from inductor_debug.pipeline.query.doctor.checks import checks
+
+    found = []
+    for check in checks():
+        found.append(check)
+        if output is Format.TABLE:
+            say(f"{check.state:<6}  {check.what}: {check.found}")
+            if check.mend:
+                say(f"        try: {check.mend}")
+    if output is Format.JSON:
+        print_json([vars(check) for check in found])
+    return 1 if any(check.state == "bad" for check in found) else 0
+
+
+@app.command(
     "completion",
     help='Print the completion script of a shell, for the tab key: eval "$(inductor-debug completion bash)".',
 )

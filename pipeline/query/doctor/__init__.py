@@ -1,0 +1,1 @@
+"""``inductor-debug doctor``: whether this machine can do what runs need, tried, and how to mend what it can't."""
