@@ -135,7 +135,8 @@ def _union(parameters: tuple[Any, ...], readers: list[Reader], valid: str) -> Re
             try:
                 return each(value)
             except Mismatch as error:
-                found = error if error.place else found  # the place inside tells more than the alternatives
+                fits = error.place or error.got != _got(value)  # what is wrong inside tells more than the alternatives
+                found = error if fits else found
         raise found or Mismatch(_got(value), valid)
 
     return read

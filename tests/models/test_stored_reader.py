@@ -63,6 +63,7 @@ class Summary:
     stages: list[Stage]
     interval: tuple[float, float] | None = None
     counts: dict[str, int] = field(default_factory=dict)
+    last: Stage | None = field(default=None, metadata=OMITTED)
 
 
 @pytest.mark.parametrize(
@@ -82,6 +83,8 @@ class Summary:
         ),
         ({"stages": [FINE | {"for": 5}]}, "stages[0].for is 5; valid: text"),
         ({"stages": [{"name": "a"}]}, "stages[0] is a mapping without 'role'; valid: one with it"),
+        ({"stages": [], "last": {"name": "a"}}, "last is a mapping without 'role'; valid: one with it"),
+        ({"stages": [], "last": 5}, "last is 5; valid: a mapping or null"),
         ({"stages": [], "interval": [1]}, "interval is a list of 1; valid: a list of 2"),
         ({"stages": [], "counts": {"a": 1.5}}, "counts.a is 1.5; valid: a whole number"),
     ],
