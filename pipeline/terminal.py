@@ -27,6 +27,11 @@ def print_json(content: Any) -> None:
     _write(json.dumps(content, indent=1, allow_nan=False).replace("\x7f", "\\u007f") + "\n")
 
 
+def print_text(text: str) -> None:
+    """A document of ours, whose stored texts are printable already."""
+    _write(text)
+
+
 def print_table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
     """Columns as wide as their widest cell: a pipe or a CI log gets whole paths, never a cut one."""
     cells = [list(columns), *([cell(row.get(column)) for column in columns] for row in rows)]

@@ -13,8 +13,10 @@ from inductor_debug.pipeline.directory.summary import parts_of
 from inductor_debug.pipeline.query import compare_command as compare
 from inductor_debug.pipeline.query import list_command as listing
 from inductor_debug.pipeline.query import repro_command
+from inductor_debug.pipeline.query.export import formats
 from inductor_debug.pipeline.run.compiled_by import flat
-from inductor_debug.pipeline.terminal import cell, print_json, print_table, say, tell
+from inductor_debug.pipeline.terminal import cell, print_json, print_table, print_text, say, tell
+from inductor_debug.stages.artifacts.files import REPORT_PAGE
 
 
 @app.command(
@@ -127,3 +129,28 @@ def repro_command_(
 ) -> int:
     asked = repro_command.Asked(run, name, execute, owner, export, out, yes, output is Format.JSON)
     return repro_command.answer(asked)
+
+
+@app.command(
+    "report",
+    help="A stored run, the newest by default, in a format that people or tools read: html (its path is printed), "
+    "json, markdown for an issue, sarif for code review, junit for CI, perfetto, model-explorer. Of a folder with "
+    "runs sarif and junit have all.",
+)
+def report_command(
+    run: Annotated[Path | None, typer.Argument(help="the run's folder or id; by default the newest")] = None,
+    output: Annotated[formats.Format, typer.Option("--format", help="of the report")] = formats.Format.HTML,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="file, or for model-explorer a folder; a text is printed without it")
+    ] = None,
+) -> int:
+    folder = run or store.newest()
+    name, content = formats.made(folder, output)
+    if out is None and output is formats.Format.HTML:
+        say(str(store.existing(folder) / REPORT_PAGE.path))
+    elif out is None and isinstance(content, str):
+        print_text(content)
+    else:
+        for path in formats.write(content, out or Path(name)):
+            say(str(path))
+    return 0

@@ -1,0 +1,129 @@
+"""Violations, wrong operations and lines that did not compile as SARIF 2.1.0, which code review shows at the line.
+
+Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from importlib.metadata import version
+from typing import Any
+
+from inductor_debug.models.visible import visible
+from inductor_debug.pipeline.query.export.places import PACKAGES, ROOT, Line, line_of, root_of
+from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.encoding import jsonable
+from inductor_debug.stages.formatting import times
+from inductor_debug.stages.report.collect import typed
+from inductor_debug.stages.rules.findings import by_finding, severity_of
+from inductor_debug.stages.stored_run import Row, StoredRun
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+WRONG, NOT_COMPILED = "wrong-numbers", "not-compiled"
+_RULES = {
+    WRONG: "An operation of the compiled model is wrong, given what it received.",
+    NOT_COMPILED: "The compiler stopped at a kernel that computes this line.",
+}
+_BASES = {
+    ROOT: "The run's repository, or the folder in which it was started.",
+    PACKAGES: "The folder of installed packages.",
+}
+_TOLD = ("effect", "operand", "target", "graph", "node", "measured", "limit", "cost_bytes")
+"""Columns of a violation that a result has as properties."""
+_LEVELS = {"error": "error", "warning": "warning", "waived": "note"}
+
+
+def sarif(runs: Sequence[StoredRun]) -> dict[str, Any]:
+    """The log: a SARIF run for each stored one."""
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(run) for run in runs]}
+
+
+def _run(run: StoredRun) -> Row:
+    results = [*_violations(run), *_wrong(run), *_stopped(run)]
+    ids = list(dict.fromkeys(result["ruleId"] for result in results))
+    for result in results:
+        result["ruleIndex"] = ids.index(result["ruleId"])
+    head = run.head.run
+    about = {key: getattr(head, key) for key in ("model", "accel", "backend", "dtype", "device", "mode")}
+    variables = run.head.compiled_by.variables if run.head.compiled_by else {}
+    ended = run.head.verdict not in ("crashed", "not_established")
+    driver = {"name": "inductor-debug", "version": version("inductor-debug"), "rules": [_rule(name) for name in ids]}
+    return {
+        "tool": {"driver": driver},
+        "automationDetails": {"id": f"inductor-debug/{'/'.join(str(value) for value in about.values())}/"},
+        "originalUriBaseIds": {name: {"description": {"text": text}} for name, text in _BASES.items()},
+        "invocations": [{"executionSuccessful": ended, "commandLine": visible(typed(jsonable(head), variables))}],
+        "results": results,
+        "properties": {**about, "verdict": run.head.verdict},
+    }
+
+
+def _rule(name: str) -> Row:
+    return {"id": name, "shortDescription": {"text": _RULES.get(name, f"The accelerator's rule {name} is broken.")}}
+
+
+def _violations(run: StoredRun) -> Iterator[Row]:
+    """One result a finding, at its first line; further lines are related."""
+    root = root_of(run)
+    for rows in by_finding(files.VIOLATIONS.read(run.artifacts) or [], lambda row: row["finding"]):
+        first, severity = rows[0], severity_of(row["severity"] for row in rows)
+        text = f"{first['message']}. Try: {first['suggestion']}" if first["suggestion"] else str(first["message"])
+        sources = [str(row["source"] or "") for row in rows]
+        result = _result(str(first["rule"]), text, sources, str(first["module"] or ""), root)
+        if severity == "undecided":
+            result |= {"kind": "open", "level": "none"}
+        else:
+            result["level"] = _LEVELS[severity]
+        if severity == "waived":
+            result["suppressions"] = [{"kind": "external", "justification": "waived by the profile"}]
+        told = {name: jsonable(first[name]) for name in _TOLD}
+        marks = (str(first[name] or "") for name in ("rule", "effect", "module", "target", "operand"))
+        yield result | {"properties": told, "partialFingerprints": _fingerprint(*marks)}
+
+
+def _wrong(run: StoredRun) -> Iterator[Row]:
+    diagnosis = files.DIAGNOSIS.read(run.artifacts)
+    root = root_of(run)
+    for item in diagnosis.localized.culprits if diagnosis is not None and diagnosis.localized else ():
+        place = item.place
+        kernel = f", computed by {place.kernel}" if place.kernel else ""
+        size = f": its error is {times(item.ratio)} times its own noise floor" if item.ratio is not None else ""
+        text = f"{place.target} ({place.node} of {place.graph}) is wrong{kernel}{size}."
+        result = _result(WRONG, text, [place.source, *place.sources], place.module, root)
+        told = {"graph": place.graph, "node": place.node, "kernel": place.kernel, "ratio": item.ratio,
+                "index": item.index, "got": item.got, "expected": item.expected}  # fmt: skip
+        marks = (WRONG, place.target, place.module)
+        yield result | {"level": "error", "properties": jsonable(told), "partialFingerprints": _fingerprint(*marks)}
+
+
+def _stopped(run: StoredRun) -> Iterator[Row]:
+    record = files.NOT_COMPILED.read(run.artifacts)
+    if record is None or not record.kernel:
+        return
+    text = f"The kernel {record.kernel} of {record.graph} did not compile. It computes {', '.join(record.operations)}."
+    module = record.modules[0] if record.modules else ""
+    result = _result(NOT_COMPILED, text, [str(line) for line in record.sources], module, root_of(run))
+    marks = (NOT_COMPILED, *record.operations)
+    yield result | {"level": "error", "partialFingerprints": _fingerprint(*marks)}
+
+
+def _result(rule: str, text: str, sources: Sequence[str], module: str, root: str) -> Row:
+    lines = list(dict.fromkeys(line for source in sources if (line := line_of(source, root)) is not None))
+    first, others = (lines[0] if lines else None), lines[1:]
+    logical = [{"fullyQualifiedName": visible(module), "kind": "module"}] if module else []
+    result: Row = {"ruleId": rule, "message": {"text": visible(text)}}
+    if first is not None or logical:
+        where = {"physicalLocation": _physical(first)} if first is not None else {}
+        result["locations"] = [where | ({"logicalLocations": logical} if logical else {})]
+    if others:
+        result["relatedLocations"] = [{"physicalLocation": _physical(line)} for line in others]
+    return result
+
+
+def _physical(line: Line) -> Row:
+    base = {"uriBaseId": line.base} if line.base else {}
+    return {"artifactLocation": {"uri": line.uri} | base, "region": {"startLine": max(line.number, 1)}}
+
+
+def _fingerprint(*marks: str) -> Row:
+    """What a reader tells the same finding by in a later run: nothing of it changes with a line's number."""
+    return {"inductorDebug/v1": hashlib.sha256("\0".join(map(str, marks)).encode()).hexdigest()[:16]}
