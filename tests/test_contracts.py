@@ -34,7 +34,7 @@ IN_STRINGS = 19
 TORCH = re.compile(
     r"models\.(?!(config|errors|options|shapes|stored|target|torch_text|units|visible|yaml_limits)$)"
     r"|stages\.(eager_check|mock_backends)|stages\.accelerators\.torch_check|stages\.graphs\.(flops|sources)"
-    r"|stages\.backends\.(?!(compile_caches|mock_options|plugins|strict_error)$)"
+    r"|pipeline\.query\.doctor\.trials$|stages\.backends\.(?!(compile_caches|mock_options|plugins|strict_error)$)"
     r"|stages\.emulation\.(?!findings|kinds)|stages\.(sensitivity|sides|tensor_pictures)\.|stages\.numerics\.(?!limits$)"
     r"|stages\.localize\.(?!(config|messages|slopes)$)"
     r"|stages\.torch_internals\.(aot|backends|device_clock|dispatch|dynamo$|execution|failed_compilation|frames|fx_"

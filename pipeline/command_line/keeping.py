@@ -10,6 +10,7 @@ from inductor_debug.pipeline import completion
 from inductor_debug.pipeline.command_line.app import Format, FormatOption, app
 from inductor_debug.pipeline.query import cache_command as kept
 from inductor_debug.pipeline.query import clean_command as clean
+from inductor_debug.pipeline.query.doctor.checks import checks
 from inductor_debug.pipeline.query.trust import ask
 from inductor_debug.pipeline.terminal import print_json, print_table, say, tell
 from inductor_debug.stages.formatting import counted
@@ -91,8 +92,6 @@ def clean_command(
     "mend what is not well. Exit code 1 where something is bad.",
 )
 def doctor_command(output: FormatOption = Format.TABLE) -> int:
-    from inductor_debug.pipeline.query.doctor.checks import checks
-
     found = []
     for check in checks():
         found.append(check)

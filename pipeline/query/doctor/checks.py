@@ -63,7 +63,7 @@ def _tried(trial: str, *arguments: str, cache: Path | None = None) -> dict[str, 
     environment = dict(os.environ)
     if cache is not None:
         environment |= {"TORCHINDUCTOR_CACHE_DIR": str(cache), "TRITON_CACHE_DIR": str(cache / "triton")}
-    command = [sys.executable, "-m", "inductor_debug.pipeline.query.doctor.trials", trial, *arguments]
+    command = [sys.executable, "-P", str(Path(__file__).with_name("trials.py")), trial, *arguments]
     try:
         ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=environment,
                                errors="replace", check=False)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What ``doctor`` tries, each in a fresh process: ``python -m inductor_debug.pipeline.query.doctor.trials TRIAL``.
+"""What ``doctor`` tries, each in a fresh process: ``python trials.py TRIAL``.
 
 A trial prints one line of JSON, what it found, or raises. A library that takes the process with it, or that can't be
 imported, says nothing of the others.
@@ -11,6 +11,7 @@ from importlib.metadata import version
 from typing import Any
 
 from inductor_debug.models.compat import prepare_torchvision
+from inductor_debug.stages.backends.plugins import distribution, installed_adapters
 
 
 def torch_build() -> dict[str, Any]:
@@ -66,8 +67,6 @@ def transformers_models() -> dict[str, Any]:
 
 def adapter(name: str) -> dict[str, Any]:
     """A backend that an installed package adds: its class can be imported."""
-    from inductor_debug.stages.backends.plugins import distribution, installed_adapters
-
     (point,) = installed_adapters()[name]
     point.load()
     return {"package": distribution(point)}
