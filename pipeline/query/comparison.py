@@ -83,21 +83,36 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
     return Analysis(told, tables)
 
 
-def in_a_sentence(tables: Sequence[Table]) -> str:
+def in_a_sentence(tables: Sequence[Table], a: StoredRun, b: StoredRun) -> str:
     """In which settings, and in what of what compiled them, two runs differ; the values of as many as one can read.
 
+    Options of a stage that only one of them ran are no difference: that it ran is.
+
     Args:
-        tables: of :func:`compare` of two runs.
+        tables: of :func:`compare` of the two runs.
+        a, b: the runs.
     """
+    first, second = ({stage.name for stage in run.head.stages} for run in (a, b))
+    alone = first ^ second
     by_name = {table.name: table.rows for table in tables}
-    both_first = sorted(by_name["settings"], key=lambda row: None in (row["1"], row["2"]))  # a version may add a key
-    settings = {str(row["settings"]): (row["1"], row["2"]) for row in both_first}
+    rows = [row for row in by_name["settings"] if _stage_of(str(row["settings"])) not in alone]
+    rows.sort(key=lambda row: None in (row["1"], row["2"]))  # what both have first: a version may add a key
+    settings = {str(row["settings"]): (row["1"], row["2"]) for row in rows}
     compiled = {str(row["compiled_by"]): (row["1"], row["2"]) for row in by_name["compiled_by"]}
     compiled = {key: value for key, value in compiled.items() if not any(
         name.endswith(key.removeprefix("options.")) for name in settings)}  # fmt: skip
     wholes = (settings, "setting", "settings"), (compiled, "part of what compiled them", "parts of what compiled them")
     parts = [f"{counted(len(found), one, more)} ({_named(found)})" for found, one, more in wholes if found]
-    return f"A and B differ in {' and in '.join(parts)}." if parts else "A and B have the same settings and versions."
+    told = [f"A and B differ in {' and in '.join(parts)}." if parts else "A and B have the same settings and versions."]
+    for side, only in (("A", first - second), ("B", second - first)):
+        told += [f"{side} alone ran {', '.join(sorted(only))}."] if only else []
+    return " ".join(told)
+
+
+def _stage_of(key: str) -> str | None:
+    """The stage whose option a key is; None of another."""
+    room, _, rest = key.partition(".")
+    return rest.partition(".")[0] if room == "stages" else None
 
 
 def _named(found: Mapping[str, tuple[Any, Any]]) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from stored_results import compare_as_json, stored_result
+from stored_results import SUMMARY, compare_as_json, stored_result
 
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.directory.rundir import run_id
@@ -88,6 +88,11 @@ def test_what_differs_in_settings_and_in_what_compiled_is_one_sentence(
                if "differ in" in line]  # fmt: skip
     assert told.startswith("A and B differ in 1 setting (backend.inductor.freezing: not set in A, True in B) and in 2 ")
     assert "versions.torch: " in told and "2.14.0 in B" in told and f"{'f' * 24}… in B" in told
+    without = [stage for stage in SUMMARY["stages"] if stage["name"] != "kerneldiff"]
+    c = stored_result(tmp_path / "e", settings={"stages": {}}, summary={"stages": without})
+    assert compare_as_json(c, stored_result(tmp_path / "f"), capsys=capsys)["told"][1] == (
+        "A and B have the same settings and versions. B alone ran kerneldiff."
+    )
     same = compare_as_json(stored_result(tmp_path / "c"), stored_result(tmp_path / "d"), capsys=capsys)["told"]
     assert same[1:] == ["A and B have the same settings and versions."]
 
