@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-ORDER = ("run", "rerun", "minify", "list", "show", "report", "analyze", "compare", "repro", "check", "profiles",
-         "doctor", "clean", "cache")  # fmt: skip
+ORDER = ("run", "rerun", "minify", "list", "show", "report", "export", "analyze", "compare", "repro", "check",
+         "profiles", "doctor", "clean", "cache")  # fmt: skip
 """Commands as the help lists them; others follow."""
 
 

@@ -14,6 +14,7 @@ from inductor_debug.pipeline.query import compare_command as compare
 from inductor_debug.pipeline.query import list_command as listing
 from inductor_debug.pipeline.query import repro_command
 from inductor_debug.pipeline.query.export import formats
+from inductor_debug.pipeline.query.export.bundle import bundle
 from inductor_debug.pipeline.run.compiled_by import flat
 from inductor_debug.pipeline.terminal import cell, print_json, print_table, print_text, say, tell
 from inductor_debug.stages.artifacts.files import REPORT_PAGE
@@ -153,4 +154,20 @@ def report_command(
     else:
         for path in formats.write(content, out or Path(name)):
             say(str(path))
+    return 0
+
+
+@app.command(
+    "export",
+    help="One file to send: a zip archive with a run's report, results and reproductions, without the folders and the "
+    "name of this machine.",
+)
+def export_command(
+    run: Annotated[Path | None, typer.Argument(help="the run's folder or id; by default the newest")] = None,
+    out: Annotated[Path | None, typer.Option("--out", help="the archive; by default its run's name")] = None,
+) -> int:
+    stored = analysis.open_run(run or store.newest())
+    path = out or Path(f"{stored.folder.resolve().name}.zip")
+    formats.write(bundle(stored), path)
+    say(str(path))
     return 0

@@ -12,7 +12,6 @@ from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.names import SUMMARY
-from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.query.export.junit import junit
 from inductor_debug.pipeline.query.export.markdown import markdown
@@ -23,7 +22,7 @@ from inductor_debug.stages.encoding import write_atomically
 from inductor_debug.stages.stored_run import StoredRun
 
 TRACE = "profile/trace.json.gz"
-Content = str | Mapping[str, str]
+Content = str | bytes | Mapping[str, str]
 
 
 class Format(StrEnum):
@@ -118,7 +117,7 @@ def made(folder: Path, format: Format) -> tuple[str, Content]:
     """
     how = MADE[format]
     runs = runs_at(folder, how.many)
-    name = run_id(store.existing(folder)).replace("/", "-")
+    name = store.existing(folder).resolve().name
     return f"{name}.{how.suffix}" if how.suffix else f"{name}-{format.value}", how.content(runs)
 
 
@@ -128,12 +127,13 @@ def write(content: Content, out: Path) -> list[Path]:
     Raises:
         UserError: it can't be written.
     """
-    parts = {out: content} if isinstance(content, str) else {out / name: text for name, text in content.items()}
+    parts: dict[Path, str | bytes] = {out: content} if isinstance(content, str | bytes) else {
+        out / name: text for name, text in content.items()}  # fmt: skip
     for path, text in parts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, text.encode())
+            write_atomically(path, text.encode() if isinstance(text, str) else text)
         except OSError as error:
             raise UserError(f"got {path}, which can't be written ({error.strerror})", key="--out", valid="a path",
-                            hint="inductor-debug report RUN --out FILE") from error  # fmt: skip
+                            hint="--out FILE in a folder of yours") from error  # fmt: skip
     return list(parts)
