@@ -35,6 +35,7 @@ from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirector
 from inductor_debug.pipeline.run import compiled_by
 from inductor_debug.pipeline.run.events import PREFLIGHT, Event, Found
 from inductor_debug.pipeline.run.interruption import Interruption, resumed_by
+from inductor_debug.pipeline.run.last_lines import last_lines
 from inductor_debug.pipeline.run.parent.environment import for_reproduction, make_caches, worker_environment
 from inductor_debug.pipeline.run.parent.forking import fork_server
 from inductor_debug.pipeline.run.parent.session import MARKER, WorkerSession, log_event
@@ -340,7 +341,8 @@ class Runner:
         seconds = time.time() - self.plan.began
         result = summary.build_summary(self.plan.run, self.plan.stages, records, seconds, self.plan.compiled_by)
         self.rundir.store(SUMMARY, result)
-        logger.info("%s in %.1f s: %s", result["verdict"], seconds, self.rundir.path)
+        for line in last_lines(result, records, self.rundir.path, seconds):
+            logger.info("%s", line)
         self.rundir.store(MANIFEST, manifest.build_manifest(self.described, self.rundir, self.plan.stages, records))
         for mistake in dict.fromkeys(record.mistake for record in records.values() if record.mistake):
             sys.stderr.write(f"{mistake}\n")

@@ -3,7 +3,7 @@
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import ReadOnce
 from inductor_debug.stages.contract import Stage, StageContext, StageResult
-from inductor_debug.stages.formatting import in_lines, in_words
+from inductor_debug.stages.formatting import in_lines
 from inductor_debug.stages.report.collect import collect
 from inductor_debug.stages.report.declaration import DECLARATION
 from inductor_debug.stages.report.html import purpose
@@ -16,20 +16,19 @@ class ReportStage(Stage):
     declaration = DECLARATION
 
     def run(self, context: StageContext) -> StageResult:
-        """Always passes: a missing artifact is said in the report, not an error of it."""
+        """Always passes: a missing artifact is said in the report, not an error of it.
+
+        Its message has the page, the run in a sentence, and the commands to type next, a line each.
+        """
         options = self.config
         artifacts = ReadOnce(context.artifacts)
         data = collect(
             artifacts, context.settings, title=options.title, max_rows=options.max_rows, folder=context.folder
         )
         html = render(data, artifacts)
-        first, *others = data["then"] or [""]
         return StageResult(
             "passed",
-            in_lines(
-                in_words(data["sentence"], f"Next, type: {_with_purpose(first)}" if first else ""),
-                *(f"Or type: {_with_purpose(command)}" for command in others),
-            ),
+            in_lines(f"The page is {files.REPORT_PAGE.path}.", data["sentence"], *map(_with_purpose, data["then"])),
             artifacts={files.REPORT_PAGE.path: html, files.REPORT.path: {"schema": 1, **data}},
         )
 

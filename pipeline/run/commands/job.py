@@ -17,7 +17,6 @@ from inductor_debug.pipeline.directory import summary
 from inductor_debug.pipeline.run import runner
 from inductor_debug.pipeline.run.commands.origin import Origin
 from inductor_debug.pipeline.run.restoring import Expected
-from inductor_debug.stages.artifacts.files import REPORT_PAGE
 
 logger = logging.getLogger(f"{__package__}.entry")
 
@@ -73,9 +72,6 @@ def run_job(composed: Any, origin: Origin, flags: Sequence[str] = (), expected: 
     except Exception:
         logger.exception("the run in %s crashed", directory)
         return Ended(summary.EXIT_CRASHED)
-    report = directory / REPORT_PAGE.path
-    if report.is_file():
-        logger.info("report: %s", report)
     return Ended(code)
 
 
