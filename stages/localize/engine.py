@@ -25,7 +25,7 @@ from inductor_debug.stages.localize.decomposed import wrong_decompositions
 from inductor_debug.stages.localize.judging.replay import Local, Replay, is_steady
 from inductor_debug.stages.localize.kinds import kind_of
 from inductor_debug.stages.localize.looked_at import LookedAt, largest, unchecked
-from inductor_debug.stages.localize.mended import Judge, mended_run
+from inductor_debug.stages.localize.mended import Judge, estimated, mended_run
 from inductor_debug.stages.localize.neighbours import neighbours
 from inductor_debug.stages.localize.runs.kept import Kept
 from inductor_debug.stages.localize.runs.observed import Observer
@@ -280,8 +280,8 @@ class Engine:
         accounted = self._accounted(method, kind, culprits)
         if kind == "accumulation" and accounted.altered != {}:
             kind = "graph" if accounted.altered else "none"
-        remains = accounted.remains
-        culprits = [replace(it, remains=remains.get((it.place.graph, it.place.node))) for it in culprits]
+        mended = self._mended(culprits, accounted) if failed else []
+        culprits, unheld = estimated(culprits, accounted.remains, mended, self.floors)
         found = Localization(
             kind=kind,
             method=method,
@@ -300,8 +300,8 @@ class Engine:
             shares=largest(self.graphs, accounted),
             few=[" ".join(name) for name in accounted.few] if kind == "accumulation" else [],
             altered=dict(accounted.altered or {}),
-            unaccounted=accounted.missing,
-            mended=self._mended(culprits, accounted) if failed else [],
+            unaccounted=[*accounted.missing, *unheld],
+            mended=mended,
         )
         graphs = [*self.graphs, *(LookedAt(seen, {}) for seen in accounted.sums)]
         rows = [row for graph in graphs for row in graph.rows(accounted.shares or Shares())]

@@ -5,20 +5,21 @@ rounded once; the rest is compiled by the backend, in the pieces that are left. 
 fused across a cut is mended too. An input at fault is given contiguous.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import fx
 
 from inductor_debug.models.torch_private import OpOverload, pytree
-from inductor_debug.stages.artifacts.localization import MendedRun
+from inductor_debug.stages.artifacts.localization import Culprit, MendedRun
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.execution import Executor
 from inductor_debug.stages.backends.parted import Parted, runs_of
 from inductor_debug.stages.localize.accounting.frozen import Name
 from inductor_debug.stages.localize.judging.evaluation import exactly
+from inductor_debug.stages.localize.messages import share
 from inductor_debug.stages.localize.searching.pieces import attempted
 
 
@@ -36,6 +37,10 @@ class Judged:
 
 
 Judge = Callable[[AcceleratorAdapter], Judged]
+
+
+HELD = 0.1
+"""How far an estimate may be from a run, as a share of the final error, for the others to be told."""
 
 
 class Mended(AcceleratorAdapter):
@@ -105,3 +110,30 @@ def mended_run(adapter: AcceleratorAdapter, operations: Sequence[Name], judge: J
     if isinstance(found, str):
         return MendedRun(names, f"not established: {found}", None)
     return MendedRun(names, found.verdict, found.ratio)
+
+
+def estimated(
+    culprits: Sequence[Culprit], remains: Mapping[Name, float], runs: Sequence[MendedRun], floors: float | None
+) -> tuple[list[Culprit], list[str]]:
+    """Culprits with the estimate of what remains without each, and why there are none, in words.
+
+    An estimate leaves the errors of all other operations as they were. Where a run with one operation mended has
+    another error than its estimate, theirs depend on what they receive, and no estimate of this step holds.
+
+    Args:
+        culprits: what is at fault.
+        remains: operation → the share of the final error that remains.
+        runs: with operations mended.
+        floors: error over floor of what is worst in the run as it was; None where that is not known.
+    """
+    given = {f"{item.place.graph} {item.place.node}": item.place for item in culprits}
+    for run in (run for run in runs if len(run.operations) == 1 and run.ratio is not None and floors):
+        place = given.get(run.operations[0])
+        guess = None if place is None else remains.get((place.graph, place.node))
+        if place is None or guess is None:
+            continue
+        measured = float(run.ratio or 0.0) / (floors or 1.0)
+        if abs(measured - guess) > HELD:
+            told = f"of {place.node} it was {share(guess)}, and a run with it right had {share(measured)}"
+            return list(culprits), [f"the estimate of what remains without one operation: {told}"]
+    return [replace(item, remains=remains.get((item.place.graph, item.place.node))) for item in culprits], []
