@@ -7,10 +7,12 @@ const OPENED = 12; // selected operations up to which a pane opens the groups th
 const COLOURS = { findings: "findings", errors: "errors", times: "time", flops: "FLOPs" };
 const LEGENDS = {
   findings: "Findings of the profile at an operation, or at what it reads. Of a group: the worst, with their number.",
-  errors: "Values that were compared, wrong ones with their error over their own noise floor. Wrong by itself: it is wrong though what it received is right. Without a colour: no value of it was compared alone; it may lie inside a kernel whose result was.",
+  errors: "Values that were compared, wrong ones with their error over their own noise floor. At fault: an operation that is wrong though what it received is right. Wrong: a value that ends in it is. Without a colour: no value of it was compared alone; it may lie inside a kernel whose result was.",
   times: "Time of the kernels that an operation takes part in, whole: it takes that at most (≤), and one kernel counts for several operations. The darker, the more of a step.",
   flops: "FLOPs of the captured operations, where they are known. The darker, the more of all.",
 };
+
+const STOPPED = "Red: operations of the kernel that did not compile. No value was compared.";
 
 const element = (tag, properties = {}, ...children) => {
   const made = Object.assign(document.createElement(tag), properties);
@@ -89,13 +91,14 @@ class Explorer {
       return made;
     };
     const label = element("label", {}, `Graph ${index + 1} `, choice);
+    const printed = element("h4", { className: "printed" }); // a list of graphs is of no use on paper
     part.append(element("div", { className: "bar" }, label,
       button("+", "Zoom in", () => pane.zoom(1.25)),
       button("−", "Zoom out", () => pane.zoom(0.8)),
       button("Fit", "Show it all", () => pane.fit()),
       button("Unfold", "Unfold all modules", () => pane.setAll(true)),
-      button("Fold", "Fold all modules", () => pane.setAll(false))), canvas);
-    pane.choice = choice;
+      button("Fold", "Fold all modules", () => pane.setAll(false))), printed, canvas);
+    Object.assign(pane, { choice, printed });
     choice.addEventListener("change", () => this.turn(pane, Number(choice.value)));
     this.panes.push(pane);
     this.turn(pane, number);
@@ -105,12 +108,14 @@ class Explorer {
     pane.choice.value = String(number);
     pane.show(number);
     const { title, names } = this.graphs.graphs[number];
+    pane.printed.textContent = title;
     pane.canvas.setAttribute("aria-label", `Graph of ${title}, ${counted(names.length, "operation")}`);
     if (this.selection) pane.select(this.selection, { move: true, opened: OPENED });
   }
 
   colour(what) {
-    this.legend.textContent = LEGENDS[what] ?? "";
+    const stopped = [...this.graphs.marks.errors.values()].every(([state]) => this.graphs.text(state) === "not compiled");
+    this.legend.textContent = what === "errors" && stopped ? STOPPED : (LEGENDS[what] ?? "");
     this.panes.forEach((pane) => {
       pane.what = what;
       pane.redraw();

@@ -60,7 +60,7 @@ def layers(artifacts: Artifacts) -> tuple[list[Layer], list[str]]:
         graph = path.split("/")[1]
         found.append(_post_grad(graph, mapped.nodes))
         if graph in kernels and kernels[graph].kernels:
-            found.append(_kernels(graph, kernels[graph]))
+            found.append(_kernels(graph, kernels[graph], mapped.nodes))
     return sorted(found, key=_order), damaged
 
 
@@ -100,7 +100,9 @@ def _post_grad(graph: str, nodes: Iterable[MappedNode]) -> Layer:
     return Layer(f"{graph} post-grad", _compiled(graph, "post-grad"), POST_GRAD, graph, record, lines, up)
 
 
-def _kernels(graph: str, provenance: Provenance) -> Layer:
+def _kernels(graph: str, provenance: Provenance, nodes: Iterable[MappedNode]) -> Layer:
+    """The launches. A constant that a kernel reads and that was made for another operation links it to none."""
+    known = {node.node: {(item.graph, item.node) for item in node.captured} for node in nodes}
     launches = {kernel.launch: kernel for kernel in provenance.kernels}
     records, lines, up = [], {}, {}
     wrote: dict[str, str] = {}
@@ -120,7 +122,8 @@ def _kernels(graph: str, provenance: Provenance) -> Layer:
         if kernel.main is not None:
             lines[name] = f"{kernel.main.file}:{kernel.main.line}"
         captured = [(item.graph, item.node) for item in kernel.captured]
-        up[name] = [(f"{graph} post-grad", node) for node in kernel.nodes] or captured
+        own = [node for node in kernel.nodes if not known.get(node) or not captured or known[node] & set(captured)]
+        up[name] = [(f"{graph} post-grad", node) for node in own] or captured
     record = GraphRecord(graph, kind_of(graph), records)
     return Layer(f"{graph} kernels", _compiled(graph, "kernels"), KERNELS, graph, record, lines, up)
 

@@ -18,6 +18,7 @@ class Pane {
     this.sized = false;
     new ResizeObserver(() => this.resize()).observe(canvas);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
+    matchMedia("print").addEventListener("change", () => this.draw()); // paper is light, whatever the screen
     canvas.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     canvas.addEventListener("pointerdown", (event) => this.press(event));
     canvas.addEventListener("pointermove", (event) => this.drag(event));

@@ -18,6 +18,9 @@ MOST = 20_000
 """Operations on the page, those of all graphs together; graphs that come later are named without their operations."""
 
 
+_KERNELS = " In a graph of kernels each call is one."
+
+
 class ExplorerSection(ReportSection):
     """Where in the graphs?"""
 
@@ -41,7 +44,8 @@ class ExplorerSection(ReportSection):
         if not data:
             return None
         told = "; ".join(f"{row['title']}: {row['operations']}" for row in data if row["operations"] is not None)
-        return Answer("told", counted(len(data), "graph"), f"Operations: {told}. A kernel call counts as one.")
+        calls = _KERNELS if any(row["id"].endswith(" kernels") for row in data) else ""
+        return Answer("told", counted(len(data), "graph"), f"Operations: {told}.{calls}")
 
     def not_established(self, data: list[Row] | None, report: Mapping[str, Any]) -> list[str]:
         return [f"{row['title']}: its file is damaged, so the page has no graph of it."

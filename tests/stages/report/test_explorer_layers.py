@@ -57,6 +57,19 @@ def test_each_level_is_linked_to_what_it_came_of():
     assert came_of(4, "threshold_backward") == [("g0.dynamo", "relu")]
 
 
+def test_a_constant_made_for_another_operation_links_a_kernel_to_none():
+    """TorchInductor makes one 0 for all layers: the others' kernels do not come from the first one's operation."""
+    content = explored()
+    provenance = content["lower/g0.forward/provenance.json"]
+    for kernel, captured in zip(provenance["kernels"], ("addmm", "relu"), strict=True):
+        kernel["captured"] = [{"graph": "g0.forward", "node": captured}]
+    provenance["kernels"][0]["nodes"] = ["mul", "made_by_a_pass"]  # mul was made for relu alone
+    graphs = drawn(content)["graphs"]
+    pairs = graphs[3]["up"][graphs[3]["names"].index("extern_kernels.addmm:1")]
+    names = [(graphs[g]["id"], graphs[g]["names"][n]) for g, n in zip(pairs[::2], pairs[1::2], strict=True)]
+    assert names == [("g0.forward post-grad", "made_by_a_pass")]
+
+
 def test_a_launch_reads_the_launches_that_wrote_its_buffers():
     kernels = drawn(explored())["graphs"][3]
     assert kernels["names"] == ["extern_kernels.addmm:1", "cpp_fused_relu_0:2"]
