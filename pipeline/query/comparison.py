@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,8 +65,9 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
     names = [str(number) for number in range(1, len(runs) + 1)]
     about = [{"run": name, "id": run_id(run.folder), "verdict": run.head.verdict}
              for name, run in zip(names, runs, strict=True)]  # fmt: skip
+    every = set.intersection(*({stage.name for stage in run.head.stages} for run in runs))
     parts: dict[str, Callable[[StoredRun], Mapping[str, Any]]] = {
-        "compiled_by": _compiled_by, "settings": lambda run: settings_of(run.folder),
+        "compiled_by": _compiled_by, "settings": lambda run: _of_stages(settings_of(run.folder), every),
         "results": _results, "kernels": _kernels, "outputs": _outputs}  # fmt: skip
     tables = [Table("runs", ("run", "id", "verdict"), about)]
     for part, read in parts.items():
@@ -86,17 +87,13 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
 def in_a_sentence(tables: Sequence[Table], a: StoredRun, b: StoredRun) -> str:
     """In which settings, and in what of what compiled them, two runs differ; the values of as many as one can read.
 
-    Options of a stage that only one of them ran are no difference: that it ran is.
-
     Args:
         tables: of :func:`compare` of the two runs.
         a, b: the runs.
     """
     first, second = ({stage.name for stage in run.head.stages} for run in (a, b))
-    alone = first ^ second
     by_name = {table.name: table.rows for table in tables}
-    rows = [row for row in by_name["settings"] if _stage_of(str(row["settings"])) not in alone]
-    rows.sort(key=lambda row: None in (row["1"], row["2"]))  # what both have first: a version may add a key
+    rows = sorted(by_name["settings"], key=lambda row: None in (row["1"], row["2"]))  # a version may add a key
     settings = {str(row["settings"]): (row["1"], row["2"]) for row in rows}
     compiled = {str(row["compiled_by"]): (row["1"], row["2"]) for row in by_name["compiled_by"]}
     compiled = {key: value for key, value in compiled.items() if not any(
@@ -109,10 +106,10 @@ def in_a_sentence(tables: Sequence[Table], a: StoredRun, b: StoredRun) -> str:
     return " ".join(told)
 
 
-def _stage_of(key: str) -> str | None:
-    """The stage whose option a key is; None of another."""
-    room, _, rest = key.partition(".")
-    return rest.partition(".")[0] if room == "stages" else None
+def _of_stages(settings: Mapping[str, Any], stages: Collection[str]) -> dict[str, Any]:
+    """Settings without the options of other stages: a stage that a run did not have differs as such."""
+    return {key: value for key, value in settings.items()
+            if not key.startswith("stages.") or key.split(".")[1] in stages}  # fmt: skip
 
 
 def _named(found: Mapping[str, tuple[Any, Any]]) -> str:

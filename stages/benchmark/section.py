@@ -73,11 +73,21 @@ def _drawn(benchmark: Mapping[str, Any] | None) -> dict[str, float] | None:
     return {name: round(10 + (value - least + room) * scale, 1) for name, value in marks.items()}
 
 
+WIDE = 0.1
+"""Half-width of an interval up to which its ends are as far to one side as to the other, within a hundredth."""
+
+
 def width_told(benchmark: Mapping[str, Any] | None) -> str:
     """How wide the speed-up's interval is, and what was wanted; empty where that is not known."""
     found = benchmark or {}
     width, wanted = found.get("half_width"), found.get("wanted_half_width")
-    told = "no interval" if width is None else f"an interval of ±{percent(width)}"
+    told = "no interval"
+    if width is not None:  # a wide one is not the same on both sides
+        told = (
+            f"an interval of ±{percent(width)}"
+            if width <= WIDE
+            else f"an interval of a factor {1 + width:.3g} each way"
+        )
     if wanted is None:
         return told if width is not None else ""
     end = "reached" if found.get("interval_reached") else "was not reached within the budget"

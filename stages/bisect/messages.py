@@ -45,7 +45,7 @@ def _finding(result: Bisection, facts: BackendFacts) -> str:
     told = f"The fault comes in with {where}: {_gone_with(result)}."
     if result.remedy is None:
         return f"{told} No option that was tried makes it go away."
-    how = {"option": "add to the command: ", "python": "run in Python first: ", "edit": ""}[result.remedy.kind]
+    how = {"option": "set ", "python": "run in Python first: ", "edit": ""}[result.remedy.kind]
     return f"{told} To be rid of {'them' if len(result.faults) > 1 else 'it'}, {how}{result.remedy.text}"
 
 

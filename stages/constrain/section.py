@@ -66,7 +66,7 @@ def fit(found: Mapping[str, Any], accel: str, told: str) -> Answer:
         return Answer(state, word, told, does)
     return Answer(
         "bad" if severities["error"] else "warn",
-        "no" if severities["error"] else broken,
+        f"no, {broken}",
         told,
         f"does not fit {rules} ({broken}{'' if errors else ', which do not stop the run'}{_costliest(found)})",
         then=(*_further(found), "inductor-debug analyze RUN --type constraints"),

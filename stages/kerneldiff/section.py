@@ -12,7 +12,7 @@ from inductor_debug.stages.artifacts.kinds import Row
 from inductor_debug.stages.artifacts.records import Numerics
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.encoding import jsonable
-from inductor_debug.stages.formatting import because, counted, headline, place
+from inductor_debug.stages.formatting import because, counted, headline, place, times
 from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, capped, said
 from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted, whole_table
 
@@ -78,10 +78,18 @@ def is_coarse(verdict: str, resolution: Any) -> bool:
 
 
 def _coarse(rows: Sequence[Row]) -> list[Row]:
-    """Tensors that passed and in which a large error would pass, with its size as a share of theirs; largest first."""
-    found = [{"tensor": f"{row['kind']} {row['path']}", "would_pass": float(row["resolution"])}
-             for row in rows if is_coarse(row["verdict"], row.get("resolution"))]  # fmt: skip
-    return sorted(found, key=lambda row: -row["would_pass"])
+    """Tensors that passed and in which a large error would pass, with its size over theirs; the largest first.
+
+    Those that differ in a number of their names alone, as of the layers of a model, are one row.
+    """
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in sorted(rows, key=lambda row: -float(row.get("resolution") or 0.0)):
+        if is_coarse(row["verdict"], row.get("resolution")):
+            path = ".".join("*" if part.isdigit() else part for part in str(row["path"]).split("."))
+            named = found.setdefault((f"{row['kind']} {path}", times(row["resolution"])), [])
+            named.append(f"{row['kind']} {row['path']}")
+    return [{"tensor": name if len(named) > 1 else named[0], "tensors": len(named), "would_pass": size}
+            for (name, size), named in found.items()]  # fmt: skip
 
 
 def _by_place(rows: Sequence[Row] | None) -> list[Row] | None:
@@ -144,7 +152,7 @@ class NumericsSection(ReportSection):
         if data["tally"] is None and status not in ("passed", "failed"):
             return None
         if verdict in _RIGHT:
-            coarse = len(data["coarse"])
+            coarse = _tensors(data)
             large = f", which is large in {counted(coarse, 'tensor')}" if coarse else ""
             word = f"yes, coarsely in {counted(coarse, 'tensor')}" if coarse else "yes"
             return Answer("good", word, text, f"computes right numbers ({told}{large})")
@@ -162,7 +170,7 @@ class NumericsSection(ReportSection):
             looked = headline(str(diagnosis.get("localization")))
             notes.append(because("Where the numbers first go wrong", looked))
         if (data or {}).get("coarse"):
-            tensors = counted(len(data["coarse"]), "tensor")  # type: ignore[index]
+            tensors = counted(_tensors(data), "tensor")
             notes.append(f"Whether {tensors} are right to better than half their size: noise hides errors of "
                          f"{100 * COARSE:g} % and more there (column resolution).")  # fmt: skip
         localized = diagnosis.get("localized")
@@ -177,6 +185,11 @@ class NumericsSection(ReportSection):
         """``images``: the plots' PNG, embedded."""
         plots = {name: base64.b64encode(artifacts.read_bytes(name)).decode() for name in (data or {}).get("plots", [])}
         return {"images": {name: f"data:image/png;base64,{content}" for name, content in plots.items()}}
+
+
+def _tensors(data: Row | None) -> int:
+    """How many tensors passed in which a large error would pass."""
+    return sum(row["tensors"] for row in (data or {}).get("coarse", ()))
 
 
 def where(found: Mapping[str, Any]) -> str:

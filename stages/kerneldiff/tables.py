@@ -1,6 +1,7 @@
 """What the kerneldiff stage says: tables, the diagnosis, the summary, and one line for a person."""
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
@@ -8,7 +9,7 @@ import pandas as pd
 from inductor_debug.stages.artifacts.comparison import Diagnosis
 from inductor_debug.stages.artifacts.localization import Localization
 from inductor_debug.stages.artifacts.records import Numerics
-from inductor_debug.stages.formatting import because, counted, headline
+from inductor_debug.stages.formatting import because, counted, headline, times
 from inductor_debug.stages.kerneldiff.records import Comparison
 from inductor_debug.stages.kerneldiff.section import COARSE, is_coarse, where
 from inductor_debug.stages.numerics.comparison import KernelDiff
@@ -66,13 +67,9 @@ def sentence(comparison: Comparison, localized: Localization | str) -> str:
         words = {"they": "all the results are", "them": f"the {count} results"}
         if count == 1:
             words = {"they": "the result is", "them": "the result"}
-        coarse = [row.verdict for row in comparison.rows if is_coarse(row.verdict, row.resolution)]
-        large = " or ".join(text for name, text in _LARGE.items() if name in coarse)
-        among = "" if count == 1 else f"In {len(coarse)} of them "
-        most = max((float(row.resolution or 0.0) for row in comparison.rows if row.resolution), default=0.0)
-        worst = f" ({'even' if count == 1 else 'in the worst'} {most:.3g} times its size)" if most > 1 else ""
-        text = f" {among}{large} is so large that an error of half the tensor's size{worst} would not be seen."
-        hidden = (text if among else f" {text[1].upper()}{text[2:]}") if coarse else ""
+        coarse = [row for row in comparison.rows if is_coarse(row.verdict, row.resolution)]
+        large = " or ".join(text for name, text in _LARGE.items() if any(row.verdict == name for row in coarse))
+        hidden = _hidden(coarse, large, count) if coarse else ""
         return f"The numbers are right for the inputs that were tried: {_RIGHT[verdict].format(**words)}.{hidden}"
     if verdict == "defect":
         wrong = "the only result" if count == 1 else f"{counted(len(comparison.failed), 'result')} of {count}"
@@ -82,6 +79,14 @@ def sentence(comparison: Comparison, localized: Localization | str) -> str:
             found = headline(localized.message) if isinstance(localized, Localization) else unknown
         return f"The numbers are wrong in {wrong}. {found}"
     return because("Whether the numbers are right is not established", _unknown(comparison, reason))
+
+
+def _hidden(coarse: Sequence[TensorComparison], large: str, count: int) -> str:
+    """What a pass does not show: how large an error would pass, and in how many of ``count`` results."""
+    found = [float(row.resolution or 0.0) for row in coarse]
+    sizes = dict.fromkeys(map(times, (min(found), max(found))))
+    where, whose = ("An", "its") if count == 1 else (f"In {len(coarse)} of them an", "the tensor's")
+    return f" {where} error of {' to '.join(sizes)} times {whose} size would not be seen, so large is {large}."
 
 
 def _unknown(comparison: Comparison, reason: str) -> str:

@@ -31,8 +31,8 @@ def message(profile: Profile, *, training: bool = False) -> str:
     lines = [row for row in line_rows(profile) if row.source]
     most = ""
     if lines and profile.kernels:
-        share = percent((lines[0].share or 0.0) * profile.step / profile.kernels)
-        most = f" {share} of their time is that of the line {place(lines[0].source)}: {closed(lines[0].code)}"
+        share = percent(lines[0].share or 0.0)
+        most = f" The line {place(lines[0].source)} takes {share} of the step: {closed(lines[0].code)}"
     spread, told, added = _spread(profile), profile.kernels / profile.step, _added(profile)
     busy = f" The steps differ by {percent(spread)} (interquartile range): was the machine busy? Shares may be off."
     whole = "Forward and backward take" if training else "A step takes"
@@ -47,9 +47,8 @@ def message(profile: Profile, *, training: bool = False) -> str:
 
 
 def _spread(profile: Profile) -> float:
-    """Interquartile range over median: of the recorded steps or the unprofiled ones, where it is larger."""
-    steps = (profile.observation.unprofiled, profile.steps)
-    return max(interquartile_range(each) / float(numpy.median(each) or 1.0) for each in steps)
+    """Interquartile range over median of the steps that shares are of."""
+    return interquartile_range(profile.steps) / (profile.step or 1.0)
 
 
 def _added(profile: Profile) -> float:

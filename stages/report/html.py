@@ -140,7 +140,7 @@ def purpose(command: str) -> str:
         changed = [word for word in words[3:] if "=" in word]
         without = [word.partition("=")[0] for word in changed if word.endswith("=null")]
         if changed and len(without) == len(changed):
-            return f"Run it again, without {' and '.join(without)}"
+            return f"Run it again, with {' and '.join(without)} not set"
         return f"Run it again, with {' and '.join(changed)}" if changed else "Run it again as it was"
     return _PURPOSES.get(name, "")
 

@@ -121,8 +121,11 @@ class SourceSection(ReportSection):
         lines = counted(total, "line of the model's source is shown", "lines of the model's source are shown")
         text = f"{lines}{': ' + ', '.join(told) if told else ''}."
         if data["unplaced"]:
-            text += f" No line is named for {counted(data['unplaced'], 'wrong value')}: several operations made each, "
-            text += "and which of them is at fault was not looked at, or not found."
+            more = counted(data["unplaced"], "more value is", "more values are")
+            text += (
+                f" {more} wrong, for which no line is marked: several operations of a kernel made each, and which is "
+            )
+            text += "at fault was not looked at, or not found."
         wrong = sum("wrong" in line for line in data["lines"].values())
         stopped = sum("stopped" in line for line in data["lines"].values())
         words = ((wrong, "wrong"), (stopped, "not compiled"), (marked, "with findings"))

@@ -114,7 +114,7 @@ def _passed(run: StoredRun) -> bool:
 
 def _not_looked_at(side: str, run: StoredRun) -> str:
     if _passed(run):
-        return f"{side}'s numbers are right, and so its operations were not looked at"
+        return f"{side}'s results are right, and so its operations were not looked at"
     return f"{side}'s operations were not looked at"
 
 

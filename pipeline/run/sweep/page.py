@@ -62,16 +62,36 @@ def _sentence(name: str, rows: Sequence[Row], axes: Sequence[str], verdicts: Map
     values = [f"{counted(len({row.get(axis) for row in rows}), 'value')} of {short_name(axis)}" for axis in axes]
     failures = {key for row in rows for key in failures_in(row)}
     met = f" {counted(len(failures), 'failure was', 'different failures were')} met." if failures else ""
-    counts = [row["violations"] for row in rows if row.get("violations") is not None]
-    span = " to ".join(dict.fromkeys(map(str, (min(counts), max(counts))))) if counts else ""
-    found = f" Violations of the profile: {span}{' a job' if len(rows) > 1 else ''}." if span else ""
-    compared = sum(row.get("numerics") in _COMPARED for row in rows)
-    numbers = "" if compared == len(rows) else f" Numbers were compared in {compared or 'none'} of them."
-    every = " Every job has some." if counts and min(counts) and len(rows) > 1 else ""
+    found, numbers = _fit(rows), _numbers(rows)
     kept = sum(bool(row.get("cached")) for row in rows)
     kept_of = f" {counted(kept, 'job')} took results of stages from the cache: these were not measured again."
     reused = kept_of if kept else ""
-    return f"The sweep {name} has {', '.join(values) or 'no axis'}: {ended}.{found}{every}{numbers}{met}{reused}"
+    return f"The sweep {name} has {', '.join(values) or 'no axis'}: {ended}.{found}{numbers}{met}{reused}"
+
+
+def _fit(rows: Sequence[Row]) -> str:
+    """How many jobs fit the profile, of those that were checked."""
+    counts = [row["violations"] for row in rows if row.get("violations") is not None]
+    if not counts:
+        return ""
+    fit, whole = sum(not count for count in counts), "" if len(counts) == len(rows) else f" of {len(counts)} checked"
+    span = " to ".join(dict.fromkeys(map(str, (min(filter(None, counts), default=0), max(counts)))))
+    if fit == len(counts):
+        return f" Every job{whole} fits its profile."
+    return f" {fit or 'No'}{whole} {'job fits' if fit < 2 else 'jobs fit'} the profile: {span} violations in a job."
+
+
+def _numbers(rows: Sequence[Row]) -> str:
+    """In how many jobs the numbers are right, wrong, or not known."""
+    right = sum(row.get("numerics") in _COMPARED[:-1] for row in rows)
+    wrong = sum(row.get("numerics") == _COMPARED[-1] for row in rows)
+    if not right + wrong:
+        return " Numbers were compared in none of them."
+    if right == len(rows):
+        return " The numbers are right in all."
+    rest = len(rows) - right - wrong
+    parts = [f"{verb} in {count}" for verb, count in (("right", right), ("wrong", wrong), ("not known", rest)) if count]
+    return f" The numbers are {', '.join(parts)}."
 
 
 def _model(rows: Sequence[Row]) -> str:

@@ -9,6 +9,7 @@ from omegaconf import OmegaConf
 
 from inductor_debug.models.errors import DamagedError, UserError
 from inductor_debug.pipeline import cli
+from inductor_debug.pipeline.command_line import running
 from inductor_debug.pipeline.query import rerun_command, trust
 from inductor_debug.pipeline.run.commands import entry
 
@@ -45,7 +46,7 @@ def test_the_command_is_part_of_what_is_to_be_typed_next() -> None:
 
 def test_what_follows_two_dashes_is_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[object, ...]] = []
-    monkeypatch.setattr(cli, "rerun", lambda *args, **options: asked.append((*args, options["command"])) or 0)
+    monkeypatch.setattr(running, "rerun", lambda *args, **options: asked.append((*args, options["command"])) or 0)
     assert cli.main(["minify", "outputs/run", "seed=1", "--yes", "--", "grep", "--yes", "x"]) == 0
     ((run, words, command),) = asked
     assert str(run) == "outputs/run" and command == "minify"

@@ -66,7 +66,7 @@ def test_verdicts_and_measures_stand_over_the_axes(tmp_path: Path) -> None:
     ]
     assert rows_of(page, "pivot-2")[1:] == [["float32", "8 →", "16 →", "32 →"], ["float16", "8 →", "16 →", "32 →"]]
     assert "5 passed" in page and "1 failed" in page and "1 failure was met." in page
-    assert "Violations of the profile: 8 to 32 a job. Every job has some." in page and "from the cache" not in page
+    assert "No job fits the profile: 8 to 32 violations in a job." in page and "from the cache" not in page
 
 
 def test_lines_that_coincide_are_one_and_far_values_have_a_logarithmic_axis(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_numbers_that_were_not_established_are_not_called_compared(tmp_path: Pat
     verdicts = ("exact", "not_established", "not_exercised", "defect")
     jobs = [job(tmp_path / "sweep" / name, overrides=[f"dtype={name}"], total=0, numerics=name) for name in verdicts]
     write_sweep_table(tmp_path / "sweep", jobs)
-    assert "Numbers were compared in 2 of them." in (tmp_path / "sweep" / "sweep.html").read_text()
+    assert "The numbers are right in 1, wrong in 1, not known in 2." in (tmp_path / "sweep" / "sweep.html").read_text()
 
 
 def test_a_sweep_without_axes_or_results_has_a_page(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_an_option_is_typed_and_its_lowerings_are_told() -> None:
     assert record_of(result).relation == "goes_away_with"
     assert result.remedy is not None and result.remedy.text == "backend.inductor.cpp.simdlen=1"
     told, *figures = result.answer.split("\n")
-    way = f"it goes away with cpp.simdlen=1. To be rid of it, add to the command: {result.remedy.text}"
+    way = f"it goes away with cpp.simdlen=1. To be rid of it, set {result.remedy.text}"
     assert told.endswith(way), told
     assert "It goes away too without the lowering of c." in figures
 

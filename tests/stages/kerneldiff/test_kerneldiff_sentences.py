@@ -6,6 +6,7 @@ import pytest
 
 from inductor_debug.stages.artifacts.localization import Culprit, Localization, Place
 from inductor_debug.stages.kerneldiff.records import Comparison
+from inductor_debug.stages.kerneldiff.section import _coarse
 from inductor_debug.stages.kerneldiff.tables import sentence
 from inductor_debug.stages.numerics.records import TensorComparison
 
@@ -24,11 +25,11 @@ def row(verdict: str, **more: Any) -> TensorComparison:
         ([row("exact")] * 2, "all the results are equal to the reference bit for bit."),
         ([row("within_floor")], "no error in the result is larger than rounding explains."),
         ([row("within_floor", resolution=0.5), row("exact")],
-         "no error in the 2 results is larger than rounding explains. In 1 of them rounding noise is so large that an "
-         "error of half the tensor's size would not be seen."),
+         "no error in the 2 results is larger than rounding explains. In 1 of them an error of 0.5 times the "
+         "tensor's size would not be seen, so large is rounding noise."),
         ([row("within_floor", resolution=0.7), row("within_tolerance", resolution=0.5), row("exact")],
-         "no error in the 3 results is larger than the tolerance. In 2 of them rounding noise or the tolerance is so "
-         "large that an error of half the tensor's size would not be seen."),
+         "no error in the 3 results is larger than the tolerance. In 2 of them an error of 0.5 to 0.7 times the "
+         "tensor's size would not be seen, so large is rounding noise or the tolerance."),
         ([row("within_tolerance", resolution=0.49)], "no error in the result is larger than the tolerance."),
     ],
 )  # fmt: skip
@@ -37,6 +38,18 @@ def test_what_is_right_is_right_for_the_inputs_that_were_tried(rows: list[Tensor
     assert sentence(Comparison(worst, f"{worst}: told", rows), "not needed: nothing failed") == (
         f"The numbers are right for the inputs that were tried: {said}"
     )
+
+
+def test_tensors_that_differ_in_a_layers_number_alone_are_one_row_of_the_page() -> None:
+    rows = [{"kind": "gradient", "path": f"layer.{layer}.bias", "verdict": "within_floor", "resolution": "4.0"}
+            for layer in range(12)]  # fmt: skip
+    rows += [{"kind": "output", "path": "1", "verdict": "within_tolerance", "resolution": "25.125"},
+             {"kind": "output", "path": "0", "verdict": "defect", "resolution": "9"},
+             {"kind": "loss", "path": "loss", "verdict": "exact", "resolution": ""}]  # fmt: skip
+    assert _coarse(rows) == [
+        {"tensor": "output 1", "tensors": 1, "would_pass": "25.1"},
+        {"tensor": "gradient layer.*.bias", "tensors": 12, "would_pass": "4"},
+    ]
 
 
 def test_what_is_wrong_names_the_first_operation_or_says_that_it_is_not_known() -> None:

@@ -108,7 +108,7 @@ def test_the_slow_line_is_on_top(any_backend: Finished) -> None:
     kernels = any_backend.table("kernels").sort_values("time_us", ascending=False)
     assert kernels.iloc[0].sources == slow and "churn" in kernels.iloc[0].kernel
     told = any_backend.result.message.partition("\n")[0]
-    most = rf"\. \d+ % of their time is that of the line {re.escape(slow)}: {re.escape(lines.code[0])}\."
+    most = rf"\. The line {re.escape(slow)} takes [\d.]+ % of the step: {re.escape(lines.code[0])}\."
     assert re.search(most, told)
 
 

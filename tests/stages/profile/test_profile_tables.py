@@ -99,7 +99,7 @@ def test_a_devices_kernels_are_shares_of_the_step_without_the_profiler() -> None
     assert kernel_rows(found)[0].share == pytest.approx(0.4)
     facts = summary(found, "inductor", {})
     assert (facts.step_us, facts.recorded_us, facts.observation_us) == (50.0, 90.0, 40.0)
-    said = "A step takes 0.05 ms, 40 % of it in 1 kernel launch. 100 % of their time is that of the line net.py:1: "
+    said = "A step takes 0.05 ms, 40 % of it in 1 kernel launch. The line net.py:1 takes 40 % of the step: "
     assert message(found).startswith(f"{said}line 1. ")
 
 

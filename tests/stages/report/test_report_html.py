@@ -19,8 +19,10 @@ def test_the_stage_says_the_run_in_a_sentence_and_what_to_type_next() -> None:
     _, data = report(full())
     first, other = data["then"]
     assert ReportStage(ReportConfig()).run(context).message.splitlines() == [
-        f"{data['sentence']} Next, type: {first} (find the smallest program that shows it)",
-        f"Or type: {other} (run it again, with the stages kerneldiff, bisect)",
+        "The page is report/report.html.",
+        data["sentence"],
+        f"{first} (find the smallest program that shows it)",
+        f"{other} (run it again, with the stages kerneldiff, bisect)",
     ]
 
 
@@ -50,7 +52,7 @@ def test_after_a_right_run_no_stage_is_proposed_that_ran() -> None:
         ("inductor-debug rerun r1 +stages=kerneldiff", "Run it again, with the stage kerneldiff"),
         ("inductor-debug rerun r1 stages=[profile,report]", "Run it again, with the stage profile"),
         ("inductor-debug rerun r1 accel.strict=false", "Run it again, with accel.strict=false"),
-        ("inductor-debug rerun r1 a.b=null c=null", "Run it again, without a.b and c"),
+        ("inductor-debug rerun r1 a.b=null c=null", "Run it again, with a.b and c not set"),
         ("inductor-debug rerun r1 a.b=null c=1", "Run it again, with a.b=null and c=1"),
         ("inductor-debug rerun r1", "Run it again as it was"),
         ("inductor-debug analyze r1 --type kernels", "Which kernels came from a line, and which lines is a kernel"),
