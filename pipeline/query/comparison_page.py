@@ -96,10 +96,11 @@ def _names(folders: Sequence[Path], tables: Mapping[str, Table], *, judged: bool
 def _section(table: Table, names: Mapping[str, str]) -> dict[str, Any]:
     columns = [names.get(column, column) for column in table.columns]
     rows = [_row(table, row, names) for row in table.rows]
-    limits = {key: None for row in table.rows if (key := str(row.get("limit") or "").partition(":")[0]) in IN_WORDS}
+    parted = (str(row.get("limit") or "").partition(": ") for row in table.rows)
+    limits = {key: IN_WORDS[key].format(value) for key, _, value in parted if key in IN_WORDS}
     state, word = _state(table)
     return {"key": table.name, "title": TITLES[table.name], "state": state, "word": word, "columns": columns,
-            "rows": rows[:MOST], "total": len(rows), "limits": [(key, IN_WORDS[key]) for key in limits]}  # fmt: skip
+            "rows": rows[:MOST], "total": len(rows), "limits": limits}  # fmt: skip
 
 
 def _row(table: Table, row: Row, names: Mapping[str, str]) -> Row:

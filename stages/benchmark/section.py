@@ -34,7 +34,8 @@ class BenchmarkSection(ReportSection):
         wrong = bool(((report.get("numerics") or {}).get("summary") or {}).get("failed"))
         told = in_words(said(report, "benchmark"), "The code timed failed the comparison of numbers." if wrong else "")
         if speed_doubt(data):
-            return Answer("unknown", "not established", told)
+            again = "inductor-debug rerun RUN stages=[benchmark,report]"
+            return Answer("unknown", "not established", told, then=(again,))
         interval = speed_interval(data)
         word = f"{short(data['speedup'])} times"
         sides = [(data.get(side) or {}).get("median_ms") for side in ("reference", "test")]

@@ -118,10 +118,13 @@ def failure_counts(stored: Numerics, rows: list[Row]) -> str | None:
 
 
 def worst_first(row: Row) -> tuple[int, float]:
-    """Failures before the rest, each by how far beyond its bound. Without a ratio a failure is the worst of its
-    kind (another shape, a NaN), and what passed the best."""
+    """Failures, what passed coarsely, then the rest, each by how far beyond its bound.
+
+    Without a ratio a failure is the worst of its kind (another shape, a NaN), and what passed the best.
+    """
     verdict, ratio = row.get("verdict"), row.get("ratio")
-    rank = _FAILING.index(verdict) if verdict in _FAILING else len(_FAILING)
+    passed = len(_FAILING) + (not is_coarse(str(verdict), row.get("resolution")))
+    rank = _FAILING.index(verdict) if verdict in _FAILING else passed
     unknown = float("-inf") if rank < len(_FAILING) else float("inf")
     return rank, unknown if ratio in (None, "", "nan") else -float(ratio)
 

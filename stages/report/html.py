@@ -93,6 +93,7 @@ def environment_of(
         relative=relative,
         groupby_folder=_by_folder,
         purpose=purpose,
+        heading=heading,
         short_in=shorten,
     )
     environment.tests.update(
@@ -119,6 +120,17 @@ def _folders(working: str) -> list[tuple[str, str]]:
 def _finalized(value: Any) -> Any:
     """What stands on a page of a value; what is HTML already stays as it is."""
     return shortened(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+
+
+_UNITS = {"gb_s": "GB/s", "gflop_s": "GFLOP/s", "us": "µs", "ms": "ms"}
+"""End of a column's name → its unit."""
+
+
+def heading(column: str) -> str:
+    """A column's name as a table's head has it: ``time_us`` is ``time µs``."""
+    unit = next((end for end in _UNITS if column == end or column.endswith(f"_{end}")), None)
+    return column.replace("_", " ") if unit is None else (
+        f"{column.removesuffix(unit).replace('_', ' ')}{_UNITS[unit]}")  # fmt: skip
 
 
 def purpose(command: str) -> str:

@@ -16,21 +16,21 @@ VERDICTS = ("exact", "within_floor", "within_tolerance", "not_exercised", "not_e
 """From best to worst."""
 _NULL = "or null: it is not judged"
 IN_WORDS = {
-    "case": "so many settings of the case may differ (model, mode, dtype, precision, seed, device, reference)",
-    "stages": "so many stages may end worse, the run's verdict counted as one",
-    "findings": "so many findings of constrain may be new, or of a worse severity",
-    "cost_bytes": "the findings of a rule and effect may cost so many times as many bytes",
-    "verdict": "a tensor's verdict, or the run's on numbers, is worse where it is beyond A's and beyond this one",
-    "error": "a tensor's error, in noise floors, may be so many times as large; below one floor it is noise",
-    "local_error": "an operation's error may be so many times as large, and not one operation more may be wrong",
-    "breaks": "so many more graph breaks",
-    "guards": "so many more guards",
-    "nodes": "so many more nodes of AOTAutograd's graphs",
-    "kernels": "so many more launches of kernels in a step",
-    "mapped": "so large a share of launches may lose its source line",
-    "compile_s": "compilation may take so many times as many seconds, which each run measures once",
-    "latency": "a step may take so many times as long: the 95 % interval of the ratio must be beyond it",
-    "peak_memory": "a step may need so many times as many bytes at its highest point",
+    "case": "at most {} settings of the case may differ (model, mode, dtype, precision, seed, device, reference)",
+    "stages": "at most {} stages may end worse, the run's verdict counted as one",
+    "findings": "at most {} findings of constrain may be new, or of a worse severity",
+    "cost_bytes": "the findings of a rule and effect may cost {} times as many bytes",
+    "verdict": "a tensor's verdict, or the run's on numbers, may be as bad as A's, or as {}",
+    "error": "a tensor's error, in noise floors, may be {} times as large; below one floor it is noise",
+    "local_error": "an operation's error may be {} times as large, and not one operation more may be wrong",
+    "breaks": "at most {} more graph breaks",
+    "guards": "at most {} more guards",
+    "nodes": "at most {} more nodes of AOTAutograd's graphs",
+    "kernels": "at most {} more launches of kernels in a step",
+    "mapped": "a share of {} of the launches may lose its source line",
+    "compile_s": "compilation may take {} times as many seconds, which each run measures once",
+    "latency": "a step may take {} times as long: the 95 % interval of the ratio must be beyond it",
+    "peak_memory": "a step may need {} times as many bytes at its highest point",
 }
 """Key of a limit → what its value allows."""
 

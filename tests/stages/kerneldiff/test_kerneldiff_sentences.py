@@ -6,7 +6,7 @@ import pytest
 
 from inductor_debug.stages.artifacts.localization import Culprit, Localization, Place
 from inductor_debug.stages.kerneldiff.records import Comparison
-from inductor_debug.stages.kerneldiff.section import _coarse
+from inductor_debug.stages.kerneldiff.section import _coarse, worst_first
 from inductor_debug.stages.kerneldiff.tables import sentence
 from inductor_debug.stages.numerics.records import TensorComparison
 
@@ -46,6 +46,9 @@ def test_tensors_that_differ_in_a_layers_number_alone_are_one_row_of_the_page() 
     rows += [{"kind": "output", "path": "1", "verdict": "within_tolerance", "resolution": "25.125"},
              {"kind": "output", "path": "0", "verdict": "defect", "resolution": "9"},
              {"kind": "loss", "path": "loss", "verdict": "exact", "resolution": ""}]  # fmt: skip
+    calm = {"verdict": "within_floor", "ratio": "3.0", "resolution": "0.1"}
+    assert sorted([calm, *rows], key=worst_first)[0]["path"] == "0"  # the defect
+    assert sorted([calm, rows[0] | {"ratio": "1.0"}], key=worst_first)[0]["path"] == "layer.0.bias"
     assert _coarse(rows) == [
         {"tensor": "output 1", "tensors": 1, "would_pass": "25.1"},
         {"tensor": "gradient layer.*.bias", "tensors": 12, "would_pass": "4"},

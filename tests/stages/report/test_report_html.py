@@ -64,6 +64,15 @@ def test_a_proposed_command_says_what_it_is_for(command, purpose):
     assert template.render(line=command) == purpose
 
 
+@pytest.mark.parametrize(
+    "column, head",
+    [("time_us", "time µs"), ("gb_s", "GB/s"), ("gflop_s", "GFLOP/s"), ("median_ms", "median ms"), ("status", "status"),
+     ("cost_bytes", "cost bytes")],
+)  # fmt: skip
+def test_a_columns_unit_is_written_as_one(column, head):
+    assert environment_of().from_string("{{ name | heading }}").render(name=column) == head
+
+
 def test_folders_of_the_machine_are_not_on_the_page(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path.parent))
