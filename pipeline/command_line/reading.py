@@ -13,6 +13,7 @@ from inductor_debug.pipeline.directory.summary import parts_of
 from inductor_debug.pipeline.query import compare_command as compare
 from inductor_debug.pipeline.query import list_command as listing
 from inductor_debug.pipeline.query import repro_command
+from inductor_debug.pipeline.query.analyze_command import answered
 from inductor_debug.pipeline.query.export import formats
 from inductor_debug.pipeline.query.export.bundle import bundle
 from inductor_debug.pipeline.run.compiled_by import flat
@@ -67,10 +68,14 @@ def show_command(
 
 
 @app.command(
-    "analyze", help="Answer a question from a stored run, the newest by default, without running anything again."
+    "analyze",
+    help="Answer a question from stored runs, the newest by default, without running anything again. Of several, or of "
+    "a folder that holds runs, the tables have the rows of all.",
 )
 def analyze_command(
-    run: Annotated[Path | None, typer.Argument(help="the run's folder or id; by default the newest")] = None,
+    runs: Annotated[
+        list[Path] | None, typer.Argument(metavar="[RUN...]", help="runs' folders or ids, or a sweep's; the newest")
+    ] = None,
     kind: Annotated[str, typer.Option("--type", help=" | ".join(analysis.questions()))] = "summary",
     graph: Annotated[str | None, typer.Option("--graph", help="a graph's id, such as g0.forward")] = None,
     line: Annotated[
@@ -83,9 +88,8 @@ def analyze_command(
     rows: RowsOption = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    stored = analysis.open_run(run or store.newest())
-    found = analysis.analyze(stored, kind, analysis.Wanted(graph, line, kernel, node))
-    print_analysis(found, {"run": str(stored.folder), "type": kind}, rows, output)
+    found, about = answered(runs or [], kind, analysis.Wanted(graph, line, kernel, node))
+    print_analysis(found, about, rows, output)
     return 0
 
 
