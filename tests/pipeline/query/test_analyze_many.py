@@ -24,7 +24,7 @@ def test_tables_have_the_rows_of_all_runs(tmp_path: Path, capsys: pytest.Capture
         assert found["runs"] == [str(a), str(b)]
         rows = found["tables"]["violations"]
         assert [(row["run"], row["node"]) for row in rows] == [(str(a), "mm"), (str(a), "bmm"), (str(b), "add")]
-        assert list(rows[0])[0] == "run"
+        assert next(iter(rows[0])) == "run"
 
 
 def test_one_run_answers_as_before(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
