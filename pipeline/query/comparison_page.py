@@ -40,7 +40,7 @@ _COUNTED = {
     "cost_bytes": ("cost of a rule", "costs of rules"),
     "verdict": ("tensor's verdict", "tensors' verdicts"),
     "error": ("tensor's error", "tensors' errors"),
-    "local_error": ("operator's errors", "operators' errors"),
+    "local_error": ("kind of value inside the graphs", "kinds of values inside the graphs"),
     "": ("job", "jobs"),
 }
 """Key of a limit → what is held to it, where there are several of a run."""

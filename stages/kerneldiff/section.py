@@ -174,8 +174,10 @@ class NumericsSection(ReportSection):
             notes.append(because("Where the numbers first go wrong", looked))
         if (data or {}).get("coarse"):
             tensors = counted(_tensors(data), "tensor")
-            notes.append(f"Whether {tensors} are right to better than half their size: noise hides errors of "
-                         f"{100 * COARSE:g} % and more there (column resolution).")  # fmt: skip
+            ends = (data or {})["coarse"][-1], (data or {})["coarse"][0]
+            sizes = " to ".join(dict.fromkeys(row["would_pass"] for row in ends))
+            notes.append(f"Whether {tensors} are right: an error of {sizes} times their size would not be seen there "
+                         "(column resolution).")  # fmt: skip
         localized = diagnosis.get("localized")
         notes += [f"Localization did not look at {what}." for what in (localized.missing if localized else ())]
         ended = {stage.get("name"): stage.get("status") for stage in report["stages"]}.get("kerneldiff")

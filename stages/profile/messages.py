@@ -36,6 +36,8 @@ def message(profile: Profile, *, training: bool = False) -> str:
     spread, told, added = _spread(profile), profile.kernels / profile.step, _added(profile)
     busy = f" The steps differ by {percent(spread)} (interquartile range): was the machine busy? Shares may be off."
     whole = "Forward and backward take" if training else "A step takes"
+    if added > NOISY:
+        step += f" while recorded ({(profile.step / (1 + added)) / 1e3:.3g} ms without)"
     return in_lines(
         f"{whole} {step}, {percent(inside)} of it in {launches}.{most}{busy if spread > NOISY else ''}",
         f"Outside of kernels: {percent(outside)} of the step.",

@@ -96,7 +96,7 @@ def _hold_operations(scales: Scales, a: StoredRun, b: StoredRun) -> None:
             if row["state"] in WRONG:
                 wrong[_target(row)].append(_place(_operation(row)))
         for target, places in wrong.items():
-            change = f"wrong although their inputs are right, first in {places[0]}; {_not_looked_at('A', a)}"
+            change = f"wrong for what their kernels received, first in {places[0]}; {_not_looked_at('A', a)}"
             scales.worse("local_error", f"values that end in {target}", None, f"{len(places)} wrong", change)
         return
     if now is None:

@@ -106,7 +106,7 @@ def test_wrong_values_of_one_operator_are_one_row_where_none_was_looked_at(
     pooled = node(state="wrong", target="<built-in function getitem>", original="aten.max_pool2d_with_indices.default")
     wrong = [node(state="wrong"), node(state="slope", module="tail"), python, pooled,
              node(state="right", target="aten.add")]  # fmt: skip
-    told = ("wrong although their inputs are right, first in head (forward); A's results are right, and so its "
+    told = ("wrong for what their kernels received, first in head (forward); A's results are right, and so its "
             "operations were not looked at")  # fmt: skip
     found = compared({}, {"nodes": wrong}, tmp_path, capsys)["tables"]["worse"]
     assert [(row["what"], row["B"], row["change"]) for row in found] == [
