@@ -2,17 +2,17 @@
 
 import gzip
 import json
-from collections.abc import Callable, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
-from inductor_debug.models.errors import UserError
+from inductor_debug.models.errors import DamagedError, UserError
+from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory import store
-from inductor_debug.pipeline.directory.folder import StoredFolder
-from inductor_debug.pipeline.directory.names import SUMMARY
-from inductor_debug.pipeline.query import open_run
+from inductor_debug.pipeline.query.analyze_command import Runs, runs_of
 from inductor_debug.pipeline.query.export.junit import junit
 from inductor_debug.pipeline.query.export.markdown import markdown
 from inductor_debug.pipeline.query.export.model_explorer import model_explorer
@@ -21,6 +21,11 @@ from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.encoding import write_atomically
 from inductor_debug.stages.stored_run import StoredRun
 
+REPORTED: Mapping[str, type] = {
+    "title": str, "verdict": str, "sentence": str, "contents": list, "then": list, "reproduce": list, "versions": dict,
+    "not_established": list, "repros": list,
+}  # fmt: skip
+"""What a report in another format is made from, of ``report/report.json``."""
 TRACE = "profile/trace.json.gz"
 Content = str | bytes | Mapping[str, str]
 
@@ -47,7 +52,7 @@ class Made:
         many: whether it takes several runs, as those of a sweep.
     """
 
-    content: Callable[[Sequence[StoredRun]], Content]
+    content: Callable[[Runs], Content]
     suffix: str
     many: bool = False
 
@@ -60,6 +65,11 @@ def _report(run: StoredRun) -> Mapping[str, Any]:
     if not run.has(files.REPORT):
         raise run.lacks("report", "report", "+stages=report")
     found: Mapping[str, Any] = run.artifacts.read_json(files.REPORT.path)
+    wrong = next((key for key, kind in REPORTED.items() if not isinstance(found.get(key), kind)), None)
+    if wrong is not None:
+        raise DamagedError(f"{wrong} is not there, or no {REPORTED[wrong].__name__}",
+                           key=visible(str(run.folder / files.REPORT.path)), valid="the report of this version",
+                           hint=f"inductor-debug rerun {visible(str(run.folder))}")  # fmt: skip
     return found
 
 
@@ -77,35 +87,16 @@ def _trace(run: StoredRun) -> str:
 
 
 MADE: Mapping[Format, Made] = {
-    Format.HTML: Made(lambda runs: _page(runs[0]), "html"),
-    Format.JSON: Made(lambda runs: _dumped(_report(runs[0])), "json"),
-    Format.MARKDOWN: Made(lambda runs: markdown(_report(runs[0])), "md"),
-    Format.SARIF: Made(lambda runs: _dumped(sarif(runs)), "sarif", many=True),
+    Format.HTML: Made(lambda found: _page(found.runs[0]), "html"),
+    Format.JSON: Made(lambda found: _dumped(_report(found.runs[0])), "json"),
+    Format.MARKDOWN: Made(lambda found: markdown(_report(found.runs[0])), "md"),
+    Format.SARIF: Made(lambda found: _dumped(sarif(found)), "sarif", many=True),
     Format.JUNIT: Made(junit, "xml", many=True),
-    Format.PERFETTO: Made(lambda runs: _trace(runs[0]), "trace.json"),
+    Format.PERFETTO: Made(lambda found: _trace(found.runs[0]), "trace.json"),
     Format.MODEL_EXPLORER: Made(
-        lambda runs: {name: _dumped(content) for name, content in model_explorer(runs[0]).items()}, ""
+        lambda found: {name: _dumped(content) for name, content in model_explorer(found.runs[0]).items()}, ""
     ),
 }
-
-
-def runs_at(folder: Path, many: bool) -> list[StoredRun]:
-    """The run of a folder, or those below it that have a result.
-
-    Args:
-        folder: a run's, or one that holds runs.
-        many: whether several are taken.
-
-    Raises:
-        UserError: it holds none, or several where one alone is taken.
-    """
-    found = store.existing(folder)
-    if StoredFolder(found).has(SUMMARY) or not (below := store.find_runs(found)):
-        return [open_run(found)]
-    if not many:
-        raise UserError(f"report: {folder} holds {len(below)} runs; valid: one run, or --format sarif or junit.\n"
-                        f"Try: inductor-debug report {below[0]}")  # fmt: skip
-    return [open_run(run) for run in below if StoredFolder(run).has(SUMMARY)] or [open_run(below[0])]
 
 
 def made(folder: Path, format: Format) -> tuple[str, Content]:
@@ -115,10 +106,13 @@ def made(folder: Path, format: Format) -> tuple[str, Content]:
         folder: of a run, or one that holds runs.
         format: what is wanted.
     """
-    how = MADE[format]
-    runs = runs_at(folder, how.many)
+    how, found = MADE[format], runs_of([folder])
+    if len(found.runs) + len(found.lost) > 1 and not how.many:
+        first = shlex.quote(str(found.runs[0].folder if found.runs else next(iter(found.lost))))
+        raise UserError(f"report: {folder} holds {len(found.runs) + len(found.lost)} runs; valid: one run, or --format "
+                        f"sarif or junit.\nTry: inductor-debug report {first} --format {format.value}")  # fmt: skip
     name = store.existing(folder).resolve().name
-    return f"{name}.{how.suffix}" if how.suffix else f"{name}-{format.value}", how.content(runs)
+    return f"{name}.{how.suffix}" if how.suffix else f"{name}-{format.value}", how.content(found)
 
 
 def write(content: Content, out: Path) -> list[Path]:

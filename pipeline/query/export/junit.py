@@ -2,9 +2,10 @@
 
 import xml.etree.ElementTree as xml
 from collections import Counter
-from collections.abc import Sequence
+from pathlib import Path
 
 from inductor_debug.models.visible import visible, visible_lines
+from inductor_debug.pipeline.query.analyze_command import Runs
 from inductor_debug.stages.artifacts.records import StageEntry
 from inductor_debug.stages.formatting import headline
 from inductor_debug.stages.stored_run import StoredRun
@@ -14,10 +15,11 @@ _ELEMENTS = {"failed": "failure", "crashed": "error", "timed_out": "error", "ski
 _COUNTED = {"failures": "failure", "errors": "error", "skipped": "skipped"}
 
 
-def junit(runs: Sequence[StoredRun]) -> str:
-    """The document."""
+def junit(found: Runs) -> str:
+    """The document. A run without a result is a suite with an error."""
     root = xml.Element("testsuites", name="inductor-debug")
-    suites = [_suite(run) for run in runs]
+    several = len(found.runs) + len(found.lost) > 1
+    suites = [_suite(run, several) for run in found.runs] + [_lost(*item) for item in found.lost.items()]
     for name in ("tests", *_COUNTED):
         root.set(name, str(sum(int(suite.get(name) or 0) for suite in suites)))
     root.set("time", f"{sum(float(suite.get('time') or 0) for suite in suites):.3f}")
@@ -26,10 +28,18 @@ def junit(runs: Sequence[StoredRun]) -> str:
     return f'<?xml version="1.0" encoding="UTF-8"?>\n{xml.tostring(root, encoding="unicode")}\n'
 
 
-def _suite(run: StoredRun) -> xml.Element:
+def _lost(folder: Path, reason: str) -> xml.Element:
+    name = visible(folder.name)
+    suite = xml.Element("testsuite", name=name, tests="1", failures="0", errors="1", skipped="0", time="0.000")
+    case = xml.SubElement(suite, "testcase", name="run", classname=name, time="0.000")
+    xml.SubElement(case, "error", type="no result", message=visible(reason))
+    return suite
+
+
+def _suite(run: StoredRun, several: bool) -> xml.Element:
     about, stages = run.head.run, run.head.stages
     found = (about.model, about.accel, about.backend, about.dtype, about.device, about.mode)
-    name = " ".join(visible(str(part)) for part in found)
+    name = " ".join(visible(str(part)) for part in (*found, *((run.folder.name,) if several else ())))
     suite = xml.Element("testsuite", name=name, tests=str(len(stages)))
     counts = Counter(_ELEMENTS.get(stage.status, "") for stage in stages)
     for attribute, element in _COUNTED.items():

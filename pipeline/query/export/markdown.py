@@ -17,7 +17,7 @@ def markdown(report: Mapping[str, Any]) -> str:
     Args:
         report: of ``report/report.json``.
     """
-    verdict = str(report["verdict"]).replace("_", " ")
+    verdict = _line(str(report["verdict"]).replace("_", " "))
     parts = [f"### {_line(report['title'])}: {verdict}", _line(report["sentence"])]
     rows = [f"| {_line(entry['title'])} | {_MARKS.get(entry['state'], '')} {_line(entry['word'])} | "
             f"{_line(entry['text'])} |" for entry in report["contents"]]  # fmt: skip
@@ -64,7 +64,8 @@ def _fenced(lines: Iterator[str] | Sequence[str]) -> str:
 
 def _line(text: Any) -> str:
     """A stored text as one line of a table's cell, in which it starts nothing of its own."""
-    return re.sub(r"([\\`*_<\[#|~])", r"\\\1", visible(shortened(str(text))))
+    escaped = re.sub(r"([\\`*_<\[#|~])", r"\\\1", visible(shortened(str(text))))
+    return re.sub(r"^([-+>]|\d+[.)])", r"\\\1", escaped).replace("@", "&#64;")  # nor a list, nor does it call anybody
 
 
 def _code(text: Any) -> str:

@@ -4,11 +4,14 @@ Source: https://docs.oasis-open.org/sarif/sarif/v2.1.0/sarif-v2.1.0.html
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.visible import visible
+from inductor_debug.pipeline.query.analyze_command import Runs
 from inductor_debug.pipeline.query.export.places import PACKAGES, ROOT, Line, line_of, root_of
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.encoding import jsonable
@@ -29,16 +32,34 @@ _BASES = {
 }
 _TOLD = ("effect", "operand", "target", "graph", "node", "measured", "limit", "cost_bytes")
 """Columns of a violation that a result has as properties."""
+_FINGERPRINT = "inductorDebug/v1"
 _LEVELS = {"error": "error", "warning": "warning", "waived": "note"}
 
 
-def sarif(runs: Sequence[StoredRun]) -> dict[str, Any]:
-    """The log: a SARIF run for each stored one."""
-    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(run) for run in runs]}
+def sarif(found: Runs) -> dict[str, Any]:
+    """The log: a SARIF run for each stored one. One without a result is an invocation that failed."""
+    several = len(found.runs) + len(found.lost) > 1
+    runs = [_run(run, several) for run in found.runs] + [_lost(*item) for item in found.lost.items()]
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": runs}
 
 
-def _run(run: StoredRun) -> Row:
+def _driver(rules: Sequence[str]) -> Row:
+    return {"name": "inductor-debug", "version": version("inductor-debug"), "rules": [_rule(name) for name in rules]}
+
+
+def _lost(folder: Path, reason: str) -> Row:
+    told = [{"level": "error", "message": {"text": visible(reason)}}]
+    return {
+        "tool": {"driver": _driver([])},
+        "automationDetails": {"id": f"inductor-debug/{visible(folder.name)}/"},
+        "invocations": [{"executionSuccessful": False, "toolExecutionNotifications": told}],
+        "results": [],
+    }
+
+
+def _run(run: StoredRun, several: bool) -> Row:
     results = [*_violations(run), *_wrong(run), *_stopped(run)]
+    _part(results)
     ids = list(dict.fromkeys(result["ruleId"] for result in results))
     for result in results:
         result["ruleIndex"] = ids.index(result["ruleId"])
@@ -46,15 +67,25 @@ def _run(run: StoredRun) -> Row:
     about = {key: getattr(head, key) for key in ("model", "accel", "backend", "dtype", "device", "mode")}
     variables = run.head.compiled_by.variables if run.head.compiled_by else {}
     ended = run.head.verdict not in ("crashed", "not_established")
-    driver = {"name": "inductor-debug", "version": version("inductor-debug"), "rules": [_rule(name) for name in ids]}
+    case = [*about.values(), *([run.folder.name] if several else [])]
     return {
-        "tool": {"driver": driver},
-        "automationDetails": {"id": f"inductor-debug/{'/'.join(str(value) for value in about.values())}/"},
+        "tool": {"driver": _driver(ids)},
+        "automationDetails": {"id": f"inductor-debug/{visible('/'.join(map(str, case)))}/"},
         "originalUriBaseIds": {name: {"description": {"text": text}} for name, text in _BASES.items()},
         "invocations": [{"executionSuccessful": ended, "commandLine": visible(typed(jsonable(head), variables))}],
         "results": results,
         "properties": {**about, "verdict": run.head.verdict},
     }
+
+
+def _part(results: Sequence[Row]) -> None:
+    """Number those that have one fingerprint, in the order in which they stand."""
+    seen: Counter[str] = Counter()
+    for result in results:
+        (mark,) = result["partialFingerprints"].values()
+        seen[mark] += 1
+        if seen[mark] > 1:
+            result["partialFingerprints"] = {_FINGERPRINT: f"{mark}:{seen[mark]}"}
 
 
 def _rule(name: str) -> Row:
@@ -126,4 +157,4 @@ def _physical(line: Line) -> Row:
 
 def _fingerprint(*marks: str) -> Row:
     """What a reader tells the same finding by in a later run: nothing of it changes with a line's number."""
-    return {"inductorDebug/v1": hashlib.sha256("\0".join(map(str, marks)).encode()).hexdigest()[:16]}
+    return {_FINGERPRINT: hashlib.sha256("\0".join(map(str, marks)).encode()).hexdigest()[:16]}
