@@ -65,7 +65,8 @@ def clean_command(
     yes: Annotated[bool, typer.Option("--yes", help="don't ask")] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    root, found = clean.wanted(words or [], older_than, larger_than)
+    wanted = clean.Wanted.of(words or [], older_than, larger_than)
+    found = wanted.found()
     if output is Format.JSON:
         print_json(clean.named(found))
     else:
@@ -82,7 +83,7 @@ def clean_command(
         yes,
         sure="they are to go",
     )
-    tell(clean.remove(root, found, tell))
+    tell(clean.remove(wanted, found, tell))
     return 0
 
 

@@ -23,8 +23,8 @@ from inductor_debug.stages.artifacts.files import REPORT_PAGE
 
 @app.command(
     "list",
-    help="List the stored runs below a folder, oldest first: list verdict=failed model=resnet*,bert. The newest run is "
-    "called latest in every command.",
+    help="List the stored runs below a folder, oldest first: list verdict=failed model=resnet*,bert. A command that "
+    "takes one run takes latest, the one started last.",
 )
 def list_command(
     words: Annotated[

@@ -188,25 +188,45 @@ def _claiming(path: Path, name: str, key: str) -> Iterator[int]:
         raise
 
 
-def remove_run(directory: Path) -> None:
-    """Remove what a run wrote into its directory, and the directory where nothing else is in it.
+def is_owned(directory: Path, name: str = OWNER) -> bool:
+    """Whether a command owns a directory now, by its owner's file or a sweep's."""
+    try:
+        descriptor = os.open(directory / name, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    finally:
+        os.close(descriptor)
+    return False
 
-    Of a run without an owner's record, which does not tell the user's files from its own, what its manifest lists is
-    removed, where it left one.
+
+def remove_run(directory: Path, still: Callable[[], bool]) -> bool:
+    """Remove what a run wrote into its directory; whether it was removed.
+
+    Of a run that left no manifest, what lies in the folders that a run writes is taken for its own, but for what its
+    owner's record says was there before.
+
+    Args:
+        directory: of the run.
+        still: asked once the directory is owned: whether the run is to be removed as it is now.
 
     Raises:
         DirectoryRefused: a command owns it now, or it can't be written.
     """
     path = directory.absolute()
     with os.fdopen(_locked(path, OWNER, str(directory)), "rb") as lock:
+        if not still():
+            return False
         _remove_run(path, _read_owner(lock.fileno()), listed=True)
         remove_files(path, [OWNER])
-    with contextlib.suppress(OSError):
-        path.rmdir()
+    return True
 
 
 def remove_sweep(directory: Path) -> None:
-    """Remove a sweep's own files, and its directory where nothing else is in it: its jobs are removed before.
+    """Remove a sweep's own files: its jobs are removed before.
 
     Raises:
         DirectoryRefused: as of :func:`remove_run`.
@@ -214,8 +234,6 @@ def remove_sweep(directory: Path) -> None:
     path = directory.absolute()
     with os.fdopen(_locked(path, SWEEP_OWNER, str(directory)), "rb"):
         remove_files(path, [*_SWEEP_FILES, SWEEP_OWNER])
-    with contextlib.suppress(OSError):
-        path.rmdir()
 
 
 def holds_run(directory: Path) -> bool:

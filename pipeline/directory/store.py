@@ -1,5 +1,6 @@
 """Reads stored runs: finds them, and tells of one or of many from their ``summary.json``."""
 
+import contextlib
 import math
 import os
 import re
@@ -12,7 +13,7 @@ from inductor_debug.models.errors import DamagedError, RunDirectoryError, closes
 from inductor_debug.models.stored import files_below
 from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory.folder import StoredFolder
-from inductor_debug.pipeline.directory.names import LOG, SUMMARY
+from inductor_debug.pipeline.directory.names import LOG, OWNER, SUMMARY
 from inductor_debug.pipeline.directory.summary import EXIT_CODES
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import Benchmark
@@ -87,7 +88,15 @@ def newest() -> Path:
             f"RUN: none given, and no run below {str(OUTPUTS)!r} here; valid: a run's folder.\n"
             "Try: inductor-debug list FOLDER"
         )
-    return runs[-1]
+    return max(runs, key=_claimed)
+
+
+def _claimed(run: Path) -> float:
+    """When a run took its folder, by its owner's file; of one without that, when it last wrote its log."""
+    for name in (OWNER, LOG):
+        with contextlib.suppress(OSError):
+            return (run / name).stat().st_mtime
+    return 0.0
 
 
 def existing(run: Path) -> Path:

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from inductor_debug.models.errors import ConfigurationError
@@ -13,7 +14,7 @@ from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.names import LOG, SWEEP_OWNER, own_names
-from inductor_debug.pipeline.directory.ownership import remove_run, remove_sweep
+from inductor_debug.pipeline.directory.ownership import is_owned, remove_run, remove_sweep
 from inductor_debug.pipeline.directory.refusals import DirectoryRefused
 from inductor_debug.pipeline.directory.removal import files_below
 from inductor_debug.pipeline.query import list_command as listing
@@ -38,28 +39,56 @@ class Found:
     nbytes: int
 
 
-def wanted(words: Sequence[str], older_than: float | None, larger_than: str | None) -> tuple[Path, list[Found]]:
-    """The folder that was looked through, and the runs in it that all conditions fit, oldest first.
+@dataclass(frozen=True)
+class Wanted:
+    """Which runs are to be removed: those that all conditions fit.
 
-    Args:
-        words: as of :meth:`~pipeline.query.list_command.Asked.of`.
-        older_than: days since a run last wrote.
-        larger_than: a size such as ``1GiB``.
-
-    Raises:
-        ConfigurationError: no condition is given, or one is not valid.
+    Attributes:
+        asked: folder and columns.
+        older_than: days since a run last wrote; None for any.
+        larger_than: bytes; None for any.
     """
-    asked, least = listing.Asked.of(words), memory_limit_of(larger_than, "--larger-than")
-    if not asked.patterns and older_than is None and least is None:
-        raise ConfigurationError("clean: got no condition; valid: KEY=PATTERN, --older-than DAYS, --larger-than SIZE.\n"
-                                 "Try: inductor-debug clean --older-than 30")  # fmt: skip
-    if older_than is not None and not older_than >= 0:
-        raise ConfigurationError(f"--older-than: got {older_than:g}; valid: days, 0 or more.\n"
-                                 "Try: inductor-debug clean --older-than 30")  # fmt: skip
-    rows = listing.rows(asked, None, lambda told: None)
-    found = [_found(Path(row["run"]), str(row["verdict"])) for row in rows]
-    return asked.root, [run for run in found if (older_than is None or run.days > older_than)
-                        and (least is None or run.nbytes > least)]  # fmt: skip
+
+    asked: listing.Asked
+    older_than: float | None
+    larger_than: int | None
+
+    @classmethod
+    def of(cls, words: Sequence[str], older_than: float | None, larger_than: str | None) -> "Wanted":
+        """What a command line asks for.
+
+        Args:
+            words: as of :meth:`~pipeline.query.list_command.Asked.of`.
+            older_than: days.
+            larger_than: a size such as ``1GiB``.
+
+        Raises:
+            ConfigurationError: no condition is given, or one is not valid.
+        """
+        asked, least = listing.Asked.of(words, "clean"), memory_limit_of(larger_than, "--larger-than")
+        if not asked.patterns and older_than is None and least is None:
+            raise ConfigurationError("clean: got no condition; valid: KEY=PATTERN, --older-than DAYS, "
+                                     "--larger-than SIZE.\nTry: inductor-debug clean --older-than 30")  # fmt: skip
+        if older_than is not None and not older_than >= 0:
+            raise ConfigurationError(f"--older-than: got {older_than:g}; valid: days, 0 or more.\n"
+                                     "Try: inductor-debug clean --older-than 30")  # fmt: skip
+        return cls(asked, older_than, least)
+
+    def found(self) -> list["Found"]:
+        """The runs, oldest first."""
+        runs = store.find_runs(self.asked.root)
+        return [found for run in runs if (found := self.fitting(run)) is not None]
+
+    def fits(self, run: Path) -> bool:
+        """Whether all conditions fit a run as it is now."""
+        return self.fitting(run) is not None
+
+    def fitting(self, run: Path) -> "Found | None":
+        """A run as it is now, where all conditions fit it."""
+        row = store.row(run)
+        found = _found(run, str(row["verdict"]))
+        fits = self.asked.fits(row) and (self.older_than is None or found.days > self.older_than)
+        return found if fits and (self.larger_than is None or found.nbytes > self.larger_than) else None
 
 
 def _found(folder: Path, verdict: str) -> Found:
@@ -70,31 +99,35 @@ def _found(folder: Path, verdict: str) -> Found:
     return Found(folder, verdict, (time.time() - (folder / LOG).lstat().st_mtime) / _DAY_S, sizes)
 
 
-def remove(root: Path, runs: Sequence[Found], tell: Callable[[str], None]) -> str:
-    """Remove runs, then sweeps below ``root`` without jobs and folders that are empty; what came of it in a sentence.
+def remove(wanted: Wanted, runs: Sequence[Found], tell: Callable[[str], None]) -> str:
+    """Remove runs, then sweeps without jobs and folders that are empty; what came of it in a sentence.
 
     Args:
-        root: the folder that was looked through, which stays.
-        runs: in it.
+        wanted: conditions, which are looked at again: a run may have ended meanwhile.
+        runs: that fitted them. The folder that was looked through stays.
         tell: called with why a run is left as it is.
     """
     removed = []
     for run in runs:
+        folder = run.folder.absolute()
         try:
-            remove_run(run.folder)
+            if any(is_owned(above, SWEEP_OWNER) for above in folder.parents):
+                tell(f"left: {run.folder}: its sweep goes on")
+            elif remove_run(folder, partial(wanted.fits, run.folder)):
+                removed.append(run)
+                _remove_above(wanted.asked.root.absolute(), folder)
+            else:
+                tell(f"left: {run.folder}: it is no longer what was asked for")
         except DirectoryRefused as error:
-            tell(f"left: {error}")
-            continue
-        removed.append(run)
-        _remove_above(root, run.folder.parent)
+            tell(f"left: {str(error).splitlines()[0]}")
     size = format_bytes(sum(run.nbytes for run in removed))
-    rest = [run.folder for run in removed if run.folder.exists()]
+    rest = [run.folder for run in removed if run.folder.is_dir() and any(run.folder.iterdir())]
     theirs = f"; {counted(len(rest), 'folder')} of them left, for other files are in it" if rest else ""
     return f"removed {counted(len(removed), 'run')}, {size}{theirs}"
 
 
 def _remove_above(root: Path, folder: Path) -> None:
-    """Remove a sweep's files where it has no job left, and the folders up to ``root`` that are empty then."""
+    """Remove a run's folder where it is empty, a sweep's files where it has no job left, and so up to ``root``."""
     while folder != root and folder.is_relative_to(root):
         if os.path.lexists(folder / SWEEP_OWNER) and not store.find_runs(folder):
             remove_sweep(folder)

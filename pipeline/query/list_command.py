@@ -1,5 +1,6 @@
 """``inductor-debug list``: the stored runs below a folder, all or those that are asked for."""
 
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -27,17 +28,21 @@ class Asked:
     patterns: Mapping[str, Sequence[str]]
 
     @classmethod
-    def of(cls, words: Sequence[str]) -> "Asked":
+    def of(cls, words: Sequence[str], command: str = "list") -> "Asked":
         """What words ask for: a folder, by default outputs, and ``KEY=PATTERN[,PATTERN]``.
 
+        Args:
+            words: of the command line.
+            command: for messages.
+
         Raises:
-            ConfigurationError: two folders, or a key that is none of :data:`FILTERS`.
+            ConfigurationError: two folders, a key that is none of :data:`FILTERS` or is there twice, an empty pattern.
         """
         folders = [word for word in words if "=" not in word or Path(word).is_dir()]
         if len(folders) > 1:
-            raise ConfigurationError(f"list: got the folders {', '.join(folders)}; valid: one, by default outputs.\n"
-                                     f"Try: inductor-debug list {folders[0]}")  # fmt: skip
-        patterns = {}
+            raise ConfigurationError(f"{command}: got the folders {', '.join(folders)}; valid: one, by default "
+                                     f"outputs.\nTry: inductor-debug {command} {shlex.quote(folders[0])}")  # fmt: skip
+        patterns: dict[str, list[str]] = {}
         for word in words:
             if word in folders:
                 continue
@@ -45,8 +50,14 @@ class Asked:
             if key not in FILTERS:
                 near = closest_first(key, FILTERS)
                 raise ConfigurationError("no such column", key=key, valid=", ".join(near),
-                                         hint=f"inductor-debug list {near[0]}={value or 'PATTERN'}")  # fmt: skip
-            patterns[key] = value.split(",")
+                                         hint=f"inductor-debug {command} {near[0]}={value or 'PATTERN'}")  # fmt: skip
+            given = [*patterns.get(key, []), *value.split(",")]
+            if key in patterns or not all(given):
+                one = ",".join(filter(None, given)) or "PATTERN"
+                typed = ", ".join(word for word in words if word.startswith(f"{key}="))
+                raise ConfigurationError(f"got {typed}", key=key, valid="one word, its patterns parted by commas",
+                                         hint=f"inductor-debug {command} {shlex.quote(f'{key}={one}')}")  # fmt: skip
+            patterns[key] = given
         return cls(Path(folders[0]) if folders else store.OUTPUTS, patterns)
 
     def fits(self, row: Mapping[str, Any]) -> bool:

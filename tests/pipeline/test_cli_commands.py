@@ -115,7 +115,7 @@ def test_the_jobs_of_a_sweep_come_in_the_order_of_their_numbers(
         return json.loads(capsys.readouterr().out)
 
     assert [Path(row["run"]).name for row in printed("list")] == expected
-    assert printed("analyze")["run"].endswith("11-seed=11")
+    assert printed("analyze")["run"].endswith("23-59-59-bert")  # the newest is the one started last, whatever its name
     runs = printed("compare", "outputs/2026-03-01/09-30-00-sweep")["tables"]["runs"]
     assert [(row["run"], Path(row["id"]).name) for row in runs] == [
         (str(number + 1), name) for number, name in enumerate(expected[1:])

@@ -64,6 +64,9 @@ def test_runs_are_listed_by_what_they_are(
     [
         (["list", "modle=bert"], "modle: no such column; valid: mode, model, "),
         (["list", "a", "b"], "list: got the folders a, b; valid: one, by default outputs."),
+        (["clean", "a", "b"], "clean: got the folders a, b; valid: one, by default outputs."),
+        (["list", "model=a", "model=b"], "model: got model=a, model=b; valid: one word, its patterns parted by commas"),
+        (["clean", "model=bert,"], "Try: inductor-debug clean model=bert"),
         (["clean"], "clean: got no condition; valid: KEY=PATTERN, --older-than DAYS, --larger-than SIZE."),
         (["clean", "--older-than", "-1"], "--older-than: got -1; valid: days, 0 or more."),
         (["clean", "--larger-than", "much"], "--larger-than: got 'much'"),
@@ -153,7 +156,44 @@ def test_a_run_that_a_command_owns_is_left(outputs: Path, capsys: pytest.Capture
         assert cli.main(["clean", "verdict=*", "--yes"]) == 0
     assert names(outputs) == ["4-d"]
     told = capsys.readouterr().err
-    assert f"left: {outputs.name}/4-d: " in told and "removed 3 runs" in told
+    assert f"left: {outputs}/4-d: " in told and "removed 3 runs" in told
+
+
+def test_a_run_that_ended_while_it_was_asked_is_left(
+    outputs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (outputs / "2-b" / "summary.json").rename(outputs / "kept.json")
+
+    class Ending(Terminal):
+        def readline(self, *_: Any) -> str:
+            (outputs / "kept.json").rename(outputs / "2-b" / "summary.json")
+            return "y\n"
+
+    monkeypatch.setattr(sys, "stdin", Ending())
+    assert cli.main(["clean", "verdict=no result"]) == 0
+    assert names(outputs) == ["1-a", "2-b", "3-c"]
+    assert "left: outputs/2-b: it is no longer what was asked for\nremoved 0 runs" in capsys.readouterr().err
+
+
+def test_a_job_of_a_sweep_that_goes_on_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sweep = tmp_path / "outputs" / "sweep"
+    with claim_sweep(sweep, ["a"], ["0"]):
+        stored(sweep / "0")
+        assert cli.main(["clean", "verdict=*", "--yes"]) == 0
+        assert names(sweep) == [".sweep.json", "0"]
+    assert "left: outputs/sweep/0: its sweep goes on" in capsys.readouterr().err
+
+
+def test_the_folder_that_was_looked_through_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = stored(tmp_path / "run")
+    monkeypatch.chdir(run)
+    assert cli.main(["clean", ".", "verdict=*", "--yes"]) == 0
+    assert run.is_dir() and names(run) == [] and "left" not in capsys.readouterr().err
 
 
 def test_a_sweep_goes_with_its_last_job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
