@@ -43,8 +43,14 @@ def test_a_run_that_holds_no_answer_is_told(tmp_path: Path, capsys: pytest.Captu
     assert "holds no profile" in capsys.readouterr().err
 
 
-def test_a_folder_without_a_result_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "empty").mkdir()
-    assert cli.main(["analyze", str(stored_result(tmp_path / "a")), str(tmp_path / "empty")]) == 2
-    told = capsys.readouterr().err
-    assert "empty holds no run with a result" in told and "Try: inductor-debug list" in told
+def test_folders_without_a_result_are_told_or_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    killed = stored_result(tmp_path / "killed", without=("summary.json",))
+    damaged = stored_result(tmp_path / "damaged", summary={"verdict": "splendid"})
+    found = answer(capsys, stored_result(tmp_path / "a"), killed, damaged, "--type", "constraints")
+    told = dict(line.split(": ", 1) for line in found["told"])
+    assert "the run was killed, or it runs still" in told[str(killed)] and "splendid" in found["told"][-1]
+    assert cli.main(["analyze", str(killed)]) == 2
+    assert "the run was killed, or it runs still" in capsys.readouterr().err
+    assert cli.main(["analyze", str(killed), str(damaged)]) == 2
+    message = capsys.readouterr().err
+    assert "no run there has a result" in message and f"Try: inductor-debug list {killed}" in message

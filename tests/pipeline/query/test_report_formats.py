@@ -190,6 +190,38 @@ def test_what_a_run_does_not_hold_is_told(
     assert message in capsys.readouterr().err
 
 
+def test_runs_without_a_result_are_in_both_documents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = tmp_path / "sweep"
+    stored_result(sweep / "0")
+    stored_result(sweep / "1")
+    stored_result(sweep / "2", without=("summary.json",))
+    stored_result(sweep / "3", summary={"verdict": "splendid"})
+    document = JUnitXml.fromstring(printed(capsys, sweep, "--format", "junit").encode())
+    assert (document.tests, document.errors) == (14, 2) and len({suite.name for suite in document}) == 4
+    (killed,) = (suite for suite in document if suite.name == "2")
+    assert "killed" in next(iter(killed)).result[0].message
+    runs = sarif_of(capsys, sweep)
+    assert [run.invocations[0].execution_successful for run in runs] == [True, True, False, False]
+    assert len({run.automation_details.id for run in runs}) == 4
+
+
+def test_findings_that_are_alike_have_fingerprints_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [violation(finding=f"f{number}", node=f"mm_{number}") for number in range(3)]
+    (run,) = sarif_of(capsys, stored_result(tmp_path / "a", violations=rows))
+    marks = [next(iter(result.partial_fingerprints.values())) for result in run.results]
+    assert marks[1:] == [f"{marks[0]}:2", f"{marks[0]}:3"]
+
+
+@pytest.mark.parametrize("key", ["contents", "then", "versions", "title"])
+def test_a_report_without_a_part_is_damaged(page_run: Path, capsys: pytest.CaptureFixture[str], key: str) -> None:
+    path = page_run / "report" / "report.json"
+    path.write_text(json.dumps({name: each for name, each in json.loads(path.read_text()).items() if name != key}))
+    assert cli.main(["report", str(page_run), "--format", "markdown"]) == 2
+    assert f"report.json: {key} is not there, or no " in capsys.readouterr().err
+
+
 def test_several_runs_are_one_document_of_two_formats_alone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for job in "01":
         stored_result(tmp_path / "sweep" / job)
