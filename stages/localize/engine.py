@@ -281,7 +281,7 @@ class Engine:
         if kind == "accumulation" and accounted.altered != {}:
             kind = "graph" if accounted.altered else "none"
         mended = self._mended(culprits, accounted) if failed else []
-        culprits, unheld = estimated(culprits, accounted.remains, mended, self.floors)
+        culprits, unheld = estimated(culprits, accounted.remains, mended, self.floors, self.ends)
         found = Localization(
             kind=kind,
             method=method,

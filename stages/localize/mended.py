@@ -5,6 +5,7 @@ rounded once; the rest is compiled by the backend, in the pieces that are left. 
 fused across a cut is mended too. An input at fault is given contiguous.
 """
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -18,6 +19,7 @@ from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.execution import Executor
 from inductor_debug.stages.backends.parted import Parted, runs_of
 from inductor_debug.stages.localize.accounting.frozen import Name
+from inductor_debug.stages.localize.accounting.links import Ends
 from inductor_debug.stages.localize.judging.evaluation import exactly
 from inductor_debug.stages.localize.messages import share
 from inductor_debug.stages.localize.searching.pieces import attempted
@@ -113,27 +115,31 @@ def mended_run(adapter: AcceleratorAdapter, operations: Sequence[Name], judge: J
 
 
 def estimated(
-    culprits: Sequence[Culprit], remains: Mapping[Name, float], runs: Sequence[MendedRun], floors: float | None
+    culprits: Sequence[Culprit],
+    remains: Mapping[Name, float],
+    runs: Sequence[MendedRun],
+    floors: float | None,
+    ends: Ends,
 ) -> tuple[list[Culprit], list[str]]:
     """Culprits with the estimate of what remains without each, and why there are none, in words.
 
-    An estimate leaves the errors of all other operations as they were. Where a run with one operation mended has
-    another error than its estimate, theirs depend on what they receive, and no estimate of this step holds.
+    An estimate leaves the errors of all other operations as they were. A run with one operation mended says whether
+    that holds, where the step gives one result: of several the run tells of the worst, and the estimate of all.
 
     Args:
         culprits: what is at fault.
         remains: operation → the share of the final error that remains.
         runs: with operations mended.
         floors: error over floor of what is worst in the run as it was; None where that is not known.
+        ends: what the step gives.
     """
     given = {f"{item.place.graph} {item.place.node}": item.place for item in culprits}
-    for run in (run for run in runs if len(run.operations) == 1 and run.ratio is not None and floors):
+    alone = len(ends.outputs) + len(ends.gradients) == 1 and floors is not None and 0 < floors < math.inf
+    for run in (run for run in runs if alone and len(run.operations) == 1):
         place = given.get(run.operations[0])
         guess = None if place is None else remains.get((place.graph, place.node))
-        if place is None or guess is None:
-            continue
-        measured = float(run.ratio or 0.0) / (floors or 1.0)
-        if abs(measured - guess) > HELD:
+        measured = math.nan if run.ratio is None else float(run.ratio) / (floors or 1.0)
+        if place is not None and guess is not None and abs(measured - guess) > HELD:  # never where it is no number
             told = f"of {place.node} it was {share(guess)}, and a run with it right had {share(measured)}"
             return list(culprits), [f"the estimate of what remains without one operation: {told}"]
     return [replace(item, remains=remains.get((item.place.graph, item.place.node))) for item in culprits], []

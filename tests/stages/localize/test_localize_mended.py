@@ -1,5 +1,7 @@
 """A run in which what was found is mended."""
 
+import math
+
 import pytest
 import torch
 from test_localize_strides import Dense
@@ -9,6 +11,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.stages.artifacts.localization import Culprit, MendedRun, Place
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import compile_case
+from inductor_debug.stages.localize.accounting.links import Ends
 from inductor_debug.stages.localize.config import LocalizeConfig
 from inductor_debug.stages.localize.engine import Engine
 from inductor_debug.stages.localize.mended import Judged, estimated
@@ -54,6 +57,7 @@ def run_without(*names: str, ratio: float | None) -> MendedRun:
         ([run_without("a", ratio=None), run_without("b", ratio=50.0)], 100.0, True),
         ([run_without("c", ratio=1.0)], 100.0, True),
         ([run_without("a", ratio=74.0)], None, True),
+        ([run_without("a", ratio=74.0)], math.inf, True),
         ([], 100.0, True),
     ],
 )
@@ -61,7 +65,14 @@ def test_estimates_are_told_where_no_run_says_otherwise(
     runs: list[MendedRun], floors: float | None, held: bool
 ) -> None:
     remains = {("g0.forward", "a"): 0.999, ("g0.forward", "b"): 0.5}
-    found, told = estimated([culprit("a"), culprit("b"), culprit("c")], remains, runs, floors)
+    ends = Ends(outputs={"output": torch.ones(1)})
+    found, told = estimated([culprit("a"), culprit("b"), culprit("c")], remains, runs, floors, ends)
     assert [item.remains for item in found] == ([0.999, 0.5, None] if held else [None] * 3)
     wrong = "the estimate of what remains without one operation: of a it was 99.9 %, and a run with it right had 74 %"
     assert told == ([] if held else [wrong])
+
+
+def test_of_several_results_no_run_contradicts_an_estimate() -> None:
+    ends = Ends(outputs={"output": torch.ones(1)}, gradients={"weight": torch.ones(1)})
+    found, told = estimated([culprit("a")], {("g0.forward", "a"): 0.5}, [run_without("a", ratio=90.0)], 100.0, ends)
+    assert found[0].remains == 0.5 and told == []
