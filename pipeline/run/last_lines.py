@@ -24,15 +24,22 @@ def last_lines(
         seconds: that it took.
     """
     report = records.get("report")
-    _, *told = report.message.split("\n") if report is not None else [""]
+    reported = report is not None and report.status == "passed"
+    _, *told = report.message.split("\n") if report is not None and reported else [""]
     sentence, *commands = told or [_worst(records)]
-    page = folder / REPORT_PAGE.path
-    where = page if report is not None and report.status == "passed" else folder
-    here = Path.cwd()
-    shown = folder.relative_to(here) if folder.is_relative_to(here) else folder
-    following = commands or [f"inductor-debug show {shlex.quote(str(shown))}"]
+    where = folder / REPORT_PAGE.path if reported else folder
+    following = commands or [f"inductor-debug show {shlex.quote(str(_from_here(folder)))}"]
     verdict = f"{result['verdict']} in {seconds:.1f} s"
     return [f"{verdict}: {sentence}" if sentence else verdict, f"where: {where}", f"next: {following[0]}"]
+
+
+def _from_here(folder: Path) -> Path:
+    """As one would type it; the working directory may be gone."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return folder
+    return folder.relative_to(here) if folder.is_relative_to(here) else folder
 
 
 def _worst(records: Mapping[str, StageRecord]) -> str:
@@ -41,4 +48,5 @@ def _worst(records: Mapping[str, StageRecord]) -> str:
     if not ordered:
         return ""
     worst = ordered[0] if ordered[0].status != "passed" else ordered[-1]
-    return f"{worst.name} {worst.status.replace('_', ' ')}: {headline(worst.message)}"
+    told = headline(worst.message)
+    return f"{worst.name} {worst.status.replace('_', ' ')}{told and f': {told}'}"

@@ -83,11 +83,11 @@ def _coarse(rows: Sequence[Row]) -> list[Row]:
     Those that differ in a number of their names alone, as of the layers of a model, are one row.
     """
     found: dict[tuple[str, str], list[str]] = {}
-    for row in sorted(rows, key=lambda row: -float(row.get("resolution") or 0.0)):
-        if is_coarse(row["verdict"], row.get("resolution")):
-            path = ".".join("*" if part.isdigit() else part for part in str(row["path"]).split("."))
-            named = found.setdefault((f"{row['kind']} {path}", times(row["resolution"])), [])
-            named.append(f"{row['kind']} {row['path']}")
+    coarse = [row for row in rows if is_coarse(row["verdict"], row.get("resolution"))]
+    for row in sorted(coarse, key=lambda row: -float(row["resolution"])):
+        path = ".".join("*" if part.isdigit() else part for part in str(row["path"]).split("."))
+        named = found.setdefault((f"{row['kind']} {path}", times(row["resolution"])), [])
+        named.append(f"{row['kind']} {row['path']}")
     return [{"tensor": name if len(named) > 1 else named[0], "tensors": len(named), "would_pass": size}
             for (name, size), named in found.items()]  # fmt: skip
 

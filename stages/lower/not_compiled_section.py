@@ -16,6 +16,10 @@ OPERATIONS = 4
 """Operations that a sentence names."""
 
 
+COMPILERS = ("backend.inductor.", "backend.dynamo.", "backend.options.")
+"""Beginnings of the keys of a compiler's options; ``null`` is the compiler's default."""
+
+
 class NotCompiledSection(ReportSection):
     """Where did the compiler stop?"""
 
@@ -60,7 +64,7 @@ class NotCompiledSection(ReportSection):
 
 
 def _without_options(run: Mapping[str, Any]) -> list[str]:
-    """The command that runs it again without the options of the backend that were typed, where there were some."""
+    """The command that runs it again without the options of a compiler that were typed, where there were some."""
     typed = [str(item).lstrip("+").partition("=") for item in run.get("overrides") or []]
-    options = [key for key, _, value in typed if key.startswith("backend.") and value not in ("", "null")]
+    options = dict.fromkeys(key for key, _, value in typed if key.startswith(COMPILERS) and value not in ("", "null"))
     return [f"inductor-debug rerun RUN {' '.join(f'{key}=null' for key in options)}"] if options else []

@@ -8,7 +8,7 @@ from typing import Any
 
 from inductor_debug.pipeline.run.sweep.changes import OVERRIDE, Change, axes_of, what_changed
 from inductor_debug.pipeline.run.sweep.pivots import MEASURES, STATES, pivots, short_name, text_of
-from inductor_debug.pipeline.run.sweep.rows import COMPILED, RUN, Row, failures_in
+from inductor_debug.pipeline.run.sweep.rows import BROKEN, COMPILED, RUN, Row, failures_in
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.report.html import environment_of, write_page
@@ -71,14 +71,17 @@ def _sentence(name: str, rows: Sequence[Row], axes: Sequence[str], verdicts: Map
 
 def _fit(rows: Sequence[Row]) -> str:
     """How many jobs fit the profile, of those that were checked."""
-    counts = [row["violations"] for row in rows if row.get("violations") is not None]
+    counts = [row[BROKEN] for row in rows if row[BROKEN] is not None]
     if not counts:
         return ""
-    fit, whole = sum(not count for count in counts), "" if len(counts) == len(rows) else f" of {len(counts)} checked"
-    span = " to ".join(dict.fromkeys(map(str, (min(filter(None, counts), default=0), max(counts)))))
-    if fit == len(counts):
-        return f" Every job{whole} fits its profile."
-    return f" {fit or 'No'}{whole} {'job fits' if fit < 2 else 'jobs fit'} the profile: {span} violations in a job."
+    fit = sum(not count for count in counts)
+    some = [count for count in counts if count]
+    span = " to ".join(dict.fromkeys(map(str, (min(some), max(some))))) if some else ""
+    found = f": {span} {'violation' if span == '1' else 'violations'} in {'each' if not fit else 'the others'}"
+    return (
+        f" {fit or 'None'} of {counted(len(counts), 'job')} that {'was' if len(counts) == 1 else 'were'} checked "
+        f"{'fits' if fit < 2 else 'fit'} the profile{found if some else ''}."
+    )
 
 
 def _numbers(rows: Sequence[Row]) -> str:

@@ -23,11 +23,13 @@ NUMERICS = ("max_abs", "max_rel", "rmse", "max_ulp")
 BENCHMARK = ("median_ms", "compile_s", "peak_memory_bytes")
 FAILURES = "failures"
 COMPILED = "compiled_by"
-APART = (FAILURES, COMPILED)
+BROKEN = "broken"
+APART = (FAILURES, COMPILED, BROKEN)
 """What a row has beside the columns of a table."""
 
 Row = dict[str, Any]
-"""Column → value; ``failures`` is a list of :class:`ReproRecord`, ``compiled_by`` what compiled it by dotted key."""
+"""Column → value; ``failures`` is a list of :class:`ReproRecord`, ``compiled_by`` what compiled it by dotted key, and
+``broken`` how many of the findings are violations: the profile waives others, or they could not be decided."""
 
 
 def sweep_exit_code(job_dirs: Iterable[Path]) -> int:
@@ -61,7 +63,7 @@ def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = N
     """
     inside = job.is_relative_to(sweep_dir)
     row: Row = {"id": run_id(job), "dir": (job.relative_to(sweep_dir) if inside else job).as_posix()}
-    row |= {FAILURES: [], COMPILED: {}}
+    row |= {FAILURES: [], COMPILED: {}, BROKEN: None}
     if refused is not None:
         row |= {"exit_code": summary.EXIT_CONFIGURATION, "verdict": "rejected", "error": " ".join(refused[0].split())}
         return row | _override_columns(refused[1])
@@ -81,6 +83,8 @@ def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = N
     row["cached"] = " ".join(stage.name for stage in result.stages if stage.cached)
     violations = result.violations or Violations()
     row["violations"] = violations.total
+    known = violations.by_severity
+    row[BROKEN] = violations.total if known is None else known.get("error", 0) + known.get("warning", 0)
     row |= {f"violations.{rule}": count for rule, count in sorted((violations.by_rule or {}).items())}
     numerics, benchmark = result.numerics or Numerics(), result.benchmark or Benchmark()
     row |= {"numerics": numerics.verdict} | {key: getattr(numerics, key) for key in NUMERICS}

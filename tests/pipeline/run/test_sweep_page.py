@@ -66,7 +66,10 @@ def test_verdicts_and_measures_stand_over_the_axes(tmp_path: Path) -> None:
     ]
     assert rows_of(page, "pivot-2")[1:] == [["float32", "8 →", "16 →", "32 →"], ["float16", "8 →", "16 →", "32 →"]]
     assert "5 passed" in page and "1 failed" in page and "1 failure was met." in page
-    assert "No job fits the profile: 8 to 32 violations in a job." in page and "from the cache" not in page
+    assert (
+        "None of 6 jobs that were checked fits the profile: 8 to 32 violations in each." in page
+        and "from the cache" not in page
+    )
 
 
 def test_lines_that_coincide_are_one_and_far_values_have_a_logarithmic_axis(tmp_path: Path) -> None:

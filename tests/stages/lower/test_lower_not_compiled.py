@@ -117,6 +117,7 @@ def test_the_report_names_operation_line_and_command(left: tuple[MemoryArtifacts
     stages = [{"name": "lower", "status": "crashed", "message": str(left[1]).partition("\n")[0]}]
     run = {"id": "r", "model": "net", "backend": "inductor", "accel": "none", "dtype": "float32", "device": "cpu",
            "mode": "inference", "overrides": ["model=net", "++backend.inductor.max_fusion_size=1",
+                                              "backend.adapter=inductor", "backend.inductor.max_fusion_size=2",
                                               "+backend.options.x=null"]}  # fmt: skip
     summary = {"schema": 1, "verdict": "crashed", "run": run, "stages": stages}
     artifacts.add(StageResult("passed", "", artifacts={"summary.json": summary}))
