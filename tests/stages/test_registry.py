@@ -137,6 +137,6 @@ def test_two_packages_with_one_name_are_both_left_out(add: Add, caplog: pytest.L
 
 
 def test_sections_stand_in_the_order_of_the_page() -> None:
-    judged = ["violations", "emulation", "guards", "numerics", "minified", "bisection", "benchmark"]
+    judged = ["emulation", "guards", "numerics", "minified", "bisection", "violations", "benchmark"]
     known = [*judged, "source", "profile", "lowering", "graphs"]
     assert [name for name in sections() if name in known] == known

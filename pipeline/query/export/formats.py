@@ -26,7 +26,6 @@ REPORTED: Mapping[str, type] = {
     "not_established": list, "repros": list,
 }  # fmt: skip
 """What a report in another format is made from, of ``report/report.json``."""
-TRACE = "profile/trace.json.gz"
 Content = str | bytes | Mapping[str, str]
 
 
@@ -81,9 +80,9 @@ def _page(run: StoredRun) -> str:
 
 def _trace(run: StoredRun) -> str:
     """The trace of the profiler, which ui.perfetto.dev and chrome://tracing open."""
-    if not run.has(TRACE):
+    if not run.has(files.TRACE):
         raise run.lacks("trace", "profile", "+stages=profile")
-    return gzip.decompress(run.artifacts.read_bytes(TRACE)).decode()
+    return gzip.decompress(run.artifacts.read_bytes(files.TRACE.path)).decode()
 
 
 MADE: Mapping[Format, Made] = {
