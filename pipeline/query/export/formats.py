@@ -12,11 +12,11 @@ from typing import Any
 from inductor_debug.models.errors import DamagedError, UserError
 from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory import store
-from inductor_debug.pipeline.query.analyze_command import Runs, runs_of
 from inductor_debug.pipeline.query.export.junit import junit
 from inductor_debug.pipeline.query.export.markdown import markdown
 from inductor_debug.pipeline.query.export.model_explorer import model_explorer
 from inductor_debug.pipeline.query.export.sarif import sarif
+from inductor_debug.pipeline.query.runs import Runs, runs_of
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.encoding import write_atomically
 from inductor_debug.stages.stored_run import StoredRun

@@ -5,7 +5,7 @@ from collections import Counter
 from pathlib import Path
 
 from inductor_debug.models.visible import visible, visible_lines
-from inductor_debug.pipeline.query.analyze_command import Runs
+from inductor_debug.pipeline.query.runs import Runs
 from inductor_debug.stages.artifacts.records import StageEntry
 from inductor_debug.stages.formatting import headline
 from inductor_debug.stages.stored_run import StoredRun

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.visible import visible
-from inductor_debug.pipeline.query.analyze_command import Runs
 from inductor_debug.pipeline.query.export.places import PACKAGES, ROOT, Line, line_of, root_of
+from inductor_debug.pipeline.query.runs import Runs
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.formatting import times
