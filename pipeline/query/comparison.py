@@ -87,6 +87,8 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
 def in_a_sentence(tables: Sequence[Table], a: StoredRun, b: StoredRun) -> str:
     """In which settings, and in what of what compiled them, two runs differ; the values of as many as one can read.
 
+    Empty where they differ in nothing that is recorded, and not all is.
+
     Args:
         tables: of :func:`compare` of the two runs.
         a, b: the runs.
@@ -100,7 +102,9 @@ def in_a_sentence(tables: Sequence[Table], a: StoredRun, b: StoredRun) -> str:
         name.endswith(key.removeprefix("options.")) for name in settings)}  # fmt: skip
     wholes = (settings, "setting", "settings"), (compiled, "part of what compiled them", "parts of what compiled them")
     parts = [f"{counted(len(found), one, more)} ({_named(found)})" for found, one, more in wholes if found]
-    told = [f"A and B differ in {' and in '.join(parts)}." if parts else "A and B have the same settings and versions."]
+    told = [f"A and B differ in {' and in '.join(parts)}."] if parts else []
+    if not parts and all(settings_of(run.folder) and run.head.compiled_by is not None for run in (a, b)):
+        told = ["A and B have the same settings and versions."]
     for side, only in (("A", first - second), ("B", second - first)):
         told += [f"{side} alone ran {', '.join(sorted(only))}."] if only else []
     return " ".join(told)

@@ -88,6 +88,10 @@ def test_what_differs_in_settings_and_in_what_compiled_is_one_sentence(
                if "differ in" in line]  # fmt: skip
     assert told.startswith("A and B differ in 1 setting (backend.inductor.freezing: not set in A, True in B) and in 2 ")
     assert "versions.torch: " in told and "2.14.0 in B" in told and f"{'f' * 24}… in B" in told
+    unknown = [
+        stored_result(tmp_path / name, without=(".hydra/config.yaml",), summary={"compiled_by": None}) for name in "gh"
+    ]
+    assert not any("same settings" in line for line in compare_as_json(*unknown, capsys=capsys)["told"])
     without = [stage for stage in SUMMARY["stages"] if stage["name"] != "kerneldiff"]
     c = stored_result(tmp_path / "e", settings={"stages": {}}, summary={"stages": without})
     assert compare_as_json(c, stored_result(tmp_path / "f"), capsys=capsys)["told"][1] == (
