@@ -1,6 +1,6 @@
 """What this package relies on of torch's private names below its stages, and no module of ``models`` beside.
 
-The stages' own are in :mod:`stages.torch_internals`; both rooms are listed in ``docs/torch-versions.md``.
+The stages' own are in :mod:`stages.torch_internals`; both rooms are listed in ``docs/reference/torch-versions.md``.
 
 - ``torch.utils._python_dispatch.TorchDispatchMode`` and ``torch.utils._pytree``, for which there are no public names;
 - ``torch._subclasses.fake_tensor.FakeTensorMode``, and the module's logger;

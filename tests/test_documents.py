@@ -39,7 +39,7 @@ def test_the_readme_lists_the_stages() -> None:
 
 
 def test_each_question_has_a_symptom_in_the_cookbook() -> None:
-    page = (ROOT / "docs/cookbook.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/how-to/cookbook.md").read_text(encoding="utf-8")
     asked = {name for stage in declared().values() if is_ours(stage) for name in stage.questions}
     assert asked - set(re.findall(r"analyze .*?--type (\w+)", page)) == set()
 
@@ -47,6 +47,6 @@ def test_each_question_has_a_symptom_in_the_cookbook() -> None:
 def test_the_rules_and_the_metrics_are_told() -> None:
     (listed,) = re.findall(r"rule: ([\w,\s]+)\.", Rule.__doc__ or "")
     assert set(re.split(r",\s+", listed)) == set(KINDS), "Rule's docstring (stages/accelerators/config.py)"
-    numerics = (ROOT / "docs/numerics.md").read_text(encoding="utf-8")
+    numerics = (ROOT / "docs/explanation/numerics.md").read_text(encoding="utf-8")
     files = {file.stem for file in Path(metrics.__file__).parent.glob("*.py")} - {"__init__"}
-    assert not [name for name in sorted(files) if f"`{name}`" not in numerics], "docs/numerics.md tells each metric"
+    assert not [name for name in sorted(files) if f"`{name}`" not in numerics], "docs/explanation/numerics.md tells each metric"

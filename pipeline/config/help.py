@@ -23,7 +23,7 @@ def options(group: str, extra: Path | None = None) -> list[str]:
 def installed() -> str:
     """The backends that installed packages add, each with its package; how to add one where there is none."""
     found = [f"{name} ({distribution(points[0])})" for name, points in installed_adapters().items()]
-    return f"installed backends: {', '.join(found) or 'none'} (docs/adapters.md: write one)"
+    return f"installed backends: {', '.join(found) or 'none'} (docs/how-to/add-a-backend.md: write one)"
 
 
 def help_text(extra: Path | None = None) -> str:

@@ -44,7 +44,7 @@ class AcceleratorAdapter(ABC):
     A subclass gives :meth:`compile`; the rest has defaults. It becomes a backend of the pipeline as
     ``backend._target_=package.module.Class``, or as ``backend=NAME`` where its package names it in the entry-point
     group ``inductor_debug.adapters``; its arguments are ``backend.options``. It becomes one of ``torch.compile``
-    through :meth:`dynamo_backend`. ``docs/adapters.md`` shows a whole package.
+    through :meth:`dynamo_backend`. ``docs/how-to/add-a-backend.md`` shows a whole package.
 
     Attributes:
         name: shown in messages; by default the class's name.

@@ -1,4 +1,4 @@
-"""docs/cookbook.md taken apart, and its commands run as a reader would type them, on smaller models."""
+"""docs/how-to/cookbook.md taken apart, and its commands run as a reader would type them, on smaller models."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from command_line import Finished, command
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.directory import store
 
-PAGE = Path(__file__).resolve().parents[2] / "docs/cookbook.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs/how-to/cookbook.md"
 CUDA = "(CUDA)"
 PIPELINE = "python -m pipeline "
 

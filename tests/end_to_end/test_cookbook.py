@@ -1,4 +1,4 @@
-"""Every command of docs/cookbook.md is typed, and what the page points at holds the answer.
+"""Every command of docs/how-to/cookbook.md is typed, and what the page points at holds the answer.
 
 The page's models are full-size: each entry says, here or in :mod:`cookbook_checks`, which small one stands in for it,
 with the symptom planted, and which words of that model stand for the page's.

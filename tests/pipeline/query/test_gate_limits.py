@@ -96,5 +96,5 @@ def test_json_has_the_limits_that_were_applied(tmp_path: Path, capsys: pytest.Ca
 
 
 def test_the_document_tells_each_limit_with_its_default() -> None:
-    rows = re.findall(r"^\| `(\w+)` \| `(\S+)` \|", (ROOT / "docs/compare.md").read_text(), re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| `(\S+)` \|", (ROOT / "docs/reference/compare.md").read_text(), re.MULTILINE)
     assert dict(rows) == {key: str(value) for key, value in vars(Limits()).items()}

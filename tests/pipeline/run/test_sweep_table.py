@@ -117,7 +117,7 @@ def test_both_tables_hold_the_same(sweeps: Path) -> None:
 
 
 def test_the_documented_queries_answer(sweeps: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[3] / "docs" / "sweeps.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs/how-to/sweep.md").read_text(encoding="utf-8")
     (sweeps / "outputs").symlink_to(sweeps)
     monkeypatch.chdir(sweeps)
     (written,) = re.findall(r"```sql\n(.*?)```", page, re.DOTALL)

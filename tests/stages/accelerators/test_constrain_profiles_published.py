@@ -18,8 +18,8 @@ VENDORS = (
 
 
 def test_the_documentation_has_every_profile_as_it_is() -> None:
-    stored = (FOLDER.parents[1] / "docs" / "profiles.md").read_text()
-    assert stored == markdown(), "inductor-debug profiles --format markdown > docs/profiles.md"
+    stored = (FOLDER.parents[1] / "docs/reference/profiles.md").read_text()
+    assert stored == markdown(), "inductor-debug profiles --format markdown > docs/reference/profiles.md"
     assert {row["profile"] for row in rows()} == set(profile_names())
 
 

@@ -1,4 +1,4 @@
-"""docs/adapters.md: its samples are backends of which every stage tells the truth; its entry points are real."""
+"""docs/how-to/add-a-backend.md: its samples are backends of which every stage tells the truth; its entry points are real."""
 
 import io
 import re
@@ -22,7 +22,7 @@ from inductor_debug.stages.registry import build_stage, declared
 from inductor_debug.stages.settings import BackendConfig, Settings
 
 PROJECT = Path(__file__).resolve().parents[3]
-GUIDE = (PROJECT / "docs" / "adapters.md").read_text()
+GUIDE = (PROJECT / "docs/how-to/add-a-backend.md").read_text()
 
 
 def samples(language: str) -> list[str]:
@@ -66,7 +66,7 @@ def test_the_entry_points_are_those_of_the_example_package() -> None:
 
 
 def test_the_readme_links_the_guide() -> None:
-    assert "(docs/adapters.md)" in (PROJECT / "README.md").read_text()
+    assert "(docs/how-to/add-a-backend.md)" in (PROJECT / "README.md").read_text()
 
 
 class Finished:

@@ -116,7 +116,7 @@ def test_an_allow_list_is_the_same_for_both_and_leaves_repros() -> None:
     [("aten.add", {"mock", "aot_mock"}), ("aten.add_", {"mock", "aot_mock"}), ("aten.add_.Tensor", {"mock"})],
 )
 def test_an_in_place_call_is_the_functional_one_for_both(denied: str, seen_by: set[str]) -> None:
-    """As docs/backends.md says; AOTAutograd's graph has no in-place call left."""
+    """As docs/reference/backends.md says; AOTAutograd's graph has no in-place call left."""
 
     def written(x: torch.Tensor) -> torch.Tensor:
         y = x * 2
