@@ -1,4 +1,5 @@
-"""docs/how-to/add-a-backend.md: its samples are backends of which every stage tells the truth; its entry points are real."""
+"""docs/how-to/add-a-backend.md's samples are backends of which every stage tells the truth; its
+entry points are real."""
 
 import io
 import re
