@@ -121,7 +121,10 @@ def compare_command(
 )
 def repro_command_(
     run: Annotated[Path, typer.Argument(help="a run's folder, or one that holds runs")],
-    name: Annotated[str, typer.Argument(help="path, file name, or start of the fingerprint of a script")] = "",
+    name: Annotated[
+        str,
+        typer.Argument(help="a script: its path, its file name or how that begins, or the start of its fingerprint"),
+    ] = "",
     execute: Annotated[bool, typer.Option("--run", help="run the script in a fresh process; asks first")] = False,
     owner: Annotated[
         bool,

@@ -157,6 +157,8 @@ def chosen(found: Sequence[StoredRepro], asked: Asked) -> StoredRepro:
             for item in found
             if asked.name in (item.record.path, item.name, item.name.removesuffix(".py"), item.found_in)
         ]
+        if not named:
+            named = [item for item in found if item.name.startswith(asked.name)]
         if not named and len(asked.name) >= LEAST:
             named = [item for item in found if item.record.fingerprint.startswith(asked.name.lower())]
     else:

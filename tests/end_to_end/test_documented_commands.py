@@ -1,0 +1,155 @@
+"""Every command of README and docs is typed: runs are composed here, and made at full size by ``make test-full``.
+
+What reads a stored run is typed here too, on a small run. The cookbook's answers have tests of their own
+(:mod:`test_cookbook`).
+"""
+
+import itertools
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import QUICK, SMALL, Finished
+from documented_commands import COMMANDS, PAGES, PIPELINES, ROOT, STORED, Command, commands, write_files
+
+from inductor_debug.pipeline import cli
+from inductor_debug.pipeline.directory import store
+from inductor_debug.pipeline.run.commands import entry as command_line
+
+COOKBOOK = "docs/how-to/cookbook.md"
+OF_CASE_STUDIES = "docs/case-studies/"
+RUNS = [command for command in COMMANDS if command.overrides is not None]
+SCRIPTS = [command for command in COMMANDS if re.match(r"(python )?tests/", command.text)]
+MAKE = [command for command in COMMANDS if command.words[0] == "make"]
+READING = [command for command in COMMANDS if command.words[0] == "inductor-debug" and command not in RUNS]
+WAIT_S = 3000
+
+
+@pytest.fixture(scope="session")
+def broken_run(made_once: Callable[..., Finished]) -> Finished:
+    """All that commands ask of a stored run: a fault that is planted, its script, violations, times and a profile."""
+    planted = "backend.inductor.cpp.inject_relu_bug_TESTING_ONLY=accuracy"
+    return made_once("broken", *SMALL, *QUICK, "accel=warn16", planted, "+stages=profile")
+
+
+def test_there_is_no_other_kind_of_command() -> None:
+    """Each is one of those tested below, or runs a script that a run left."""
+    left = [str(command) for command in COMMANDS if command not in [*RUNS, *SCRIPTS, *MAKE, *READING]]
+    assert [line for line in left if not re.search(r": (python (RUN/|repros/)|pip install |eval )", line)] == []
+    assert len(RUNS) > 70 and len(READING) > 30 and len(SCRIPTS) > 5
+
+
+@pytest.mark.parametrize("command", MAKE, ids=str)
+def test_a_target_is_the_makefile_s(command: Command) -> None:
+    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert command.words[1] in targets
+
+
+@pytest.mark.parametrize("command", SCRIPTS, ids=str)
+def test_a_script_has_the_options_that_are_typed(command: Command) -> None:
+    (name,) = [word for word in command.words if word.startswith("tests/")]
+    text = (ROOT / name).read_text()
+    assert [word for word in command.words if word.startswith("--") and f'"{word}"' not in text] == []
+
+
+def lacks_launcher(command: Command) -> bool:
+    """Whether it wants SLURM or Ray, whose launchers live in environments of their own (``tests/trials``)."""
+    wanted = {
+        "cluster=slurm": "hydra_plugins.hydra_submitit_launcher",
+        "cluster=ray": "hydra_plugins.hydra_ray_launcher",
+    }
+    return any(word in wanted and find_spec(wanted[word]) is None for word in command.words)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_run_of_a_page_composes(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As it stands on the page, full-size models and CUDA included; of a sweep each of its values."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write_files(page, tmp_path)
+    for command in commands(page):
+        if command.overrides is None or "--help" in command.overrides or lacks_launcher(command):
+            continue
+        for words in command.jobs():
+            with monkeypatch.context() as patched:
+                for name, value in command.variables.items():
+                    patched.setenv(name, value)
+                assert command_line.main(["--cfg", "job", *words]) == 0, f"{command}\n{capsys.readouterr().err}"
+
+
+def typed(words: list[str], runs: list[str], sweeps: list[str]) -> list[str]:
+    """A command with the stored runs that its words stand for: the newest first, A before B."""
+    newest = itertools.cycle(reversed(runs))
+    folders = {"A": runs[0], "B": runs[-1], "SWEEP": (sweeps or runs)[-1]}
+    return [folders.get(word) or (next(newest) if word in STORED else word) for word in words]
+
+
+@pytest.mark.parametrize("command", [each for each in READING if each.page != COOKBOOK], ids=str)
+def test_a_stored_run_answers(
+    command: Command,
+    broken_run: Finished,
+    inference_run: Finished,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """On small runs. What a page says of the exit code is of its own model."""
+    if command.words[1] in ("rerun", "minify"):
+        pytest.skip("it runs a model: tests/pipeline/query and `make test-full` do")
+    for made, name in ((inference_run, "1-right"), (broken_run, "2-broken")):
+        shutil.copytree(made.directory, tmp_path / "outputs/2026-01-01" / name)
+    write_files(ROOT / command.page, tmp_path)
+    (tmp_path / "limits.yaml").touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    runs = [str(run.relative_to(tmp_path)) for run in store.find_runs(tmp_path / "outputs")]
+    words = typed(command.words[1:], runs, [])
+    small = {"NAME": "minified", "--owner": "--run", "resnet.py": "small_models.py"}
+    words = [small.get(word, word) for word in words]
+    if {"--run", "clean"} & set(words):
+        words = [*words, "--yes"]
+    assert cli.main(words) in (0, 1), capsys.readouterr().err
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(WAIT_S)
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem)
+def test_a_page_at_full_size(page: Path, tmp_path: Path) -> None:
+    """All of its commands in order, as they stand, in one folder."""
+    write_files(page, tmp_path)
+    (tmp_path / "limits.yaml").touch()
+    ended = []
+    for command in commands(page):
+        if (
+            command in MAKE
+            or command in SCRIPTS
+            or lacks_launcher(command)
+            or ("cuda" in command.text and not torch.cuda.is_available())
+        ):
+            continue
+        runs = [str(run.relative_to(tmp_path)) for run in store.find_runs(tmp_path / "outputs")]
+        sweeps = [str(file.parent.relative_to(tmp_path)) for file in tmp_path.rglob("sweep.csv")]
+        words = typed(command.words, runs, sweeps) if runs else command.words
+        if words[:3] == PIPELINES[0] or words[0] == "inductor-debug":
+            words = [
+                "-m",
+                "inductor_debug",
+                *(["run"] if words[0] == "python" else []),
+                *words[3 if words[0] == "python" else 1 :],
+            ]
+        else:
+            words = words[1:]
+        environment = os.environ | command.variables | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+        done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True,
+                              timeout=WAIT_S, input="y\n")  # fmt: skip
+        ended.append((str(command), done.returncode, command.code, (done.stdout + done.stderr)[-2000:]))
+    assert [each for each in ended if each[1] != each[2]] == []
