@@ -49,4 +49,6 @@ def test_the_rules_and_the_metrics_are_told() -> None:
     assert set(re.split(r",\s+", listed)) == set(KINDS), "Rule's docstring (stages/accelerators/config.py)"
     numerics = (ROOT / "docs/explanation/numerics.md").read_text(encoding="utf-8")
     files = {file.stem for file in Path(metrics.__file__).parent.glob("*.py")} - {"__init__"}
-    assert not [name for name in sorted(files) if f"`{name}`" not in numerics], "docs/explanation/numerics.md tells each metric"
+    assert not [name for name in sorted(files) if f"`{name}`" not in numerics], (
+        "docs/explanation/numerics.md tells each metric"
+    )

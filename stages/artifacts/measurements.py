@@ -204,7 +204,9 @@ class PartSpeedup:
 
 @dataclass(frozen=True)
 class SideFigures:
-    """One side's part of summary.json's ``benchmark``: see ``docs/explanation/benchmark.md``. None where it was not measured.
+    """One side's part of summary.json's ``benchmark``; None where it was not measured.
+
+    ``docs/explanation/benchmark.md`` says how each is measured.
 
     Attributes:
         ci95_ms: both ends of the 95 % interval of ``median_ms``, the latency's geometric mean over the processes.
