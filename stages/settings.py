@@ -120,13 +120,13 @@ class Settings:
     Attributes:
         model, accel, backend, reference: the model and its inputs, the profile, what executes the graph under test, and
             what that is compared with.
-        dtype: of the model's floating parameters and inputs; of what autocast computes in with ``precision=autocast``.
+        dtype: what the model's floating parameters and inputs are; with ``precision=autocast`` what autocast computes in.
         device: where the case lies, as torch names devices: ``cpu``, ``cuda``, ``cuda:1``.
         mode: ``inference`` is a forward, ``training`` a forward, a loss and a backward.
         precision: ``cast`` converts the model to ``dtype``; ``autocast`` leaves it in float32, and runs it under
             ``torch.autocast`` to ``dtype``.
         tf32: what of float32 CUDA may compute in TF32: none, convolutions (torch itself allows these) or all.
-        seed: of the weights and inputs that are drawn.
+        seed: what weights and inputs are drawn from.
     """
 
     model: ModelConfig
