@@ -6,6 +6,7 @@ the site as in the repository.
 
 import sys
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "docs"), str(ROOT)]
@@ -32,7 +33,7 @@ autodoc_preserve_defaults = True
 python_maximum_signature_line_length = 88
 nitpick_ignore_regex = [("py:.*", ".*")]  # docstrings name private modules and torch's types, which have no page here
 toc_object_entries = False
-suppress_warnings = ["toc.empty_glob"]  # a kind of page may have none
+smartquotes = False  # an option's two dashes stay two
 
 html_theme = "furo"
 html_title = "inductor-debug"
@@ -41,3 +42,25 @@ html_css_files = ["site.css"]
 html_extra_path = ["_root"]
 html_show_sphinx = False
 html_copy_source = False
+
+KINDS = {"tutorial": "Tutorial", "how-to": "How-to", "reference": "Reference", "explanation": "Explanation",
+         "case-studies": "Case studies"}  # fmt: skip
+"""Folder of docs → the heading of its pages in the sidebar."""
+
+
+def add_sidebar(app: Any, docname: str, content: list[str]) -> None:
+    """Put the sidebar's tables of contents at the end of the landing page, which reads as a plain file without them."""
+    if docname != root_doc:
+        return
+    pages = {title: sorted((ROOT / "docs" / kind).glob("*.md")) for kind, title in KINDS.items()}
+    entries = {title: [f"/docs/{page.parent.name}/{page.stem}" for page in found] for title, found in pages.items()}
+    entries = {"Start": ["README </README>"]} | entries
+    entries["How-to"].append("/CONTRIBUTING")
+    for title, listed in entries.items():
+        if listed:
+            content[0] += "\n".join(["", "```{toctree}", ":hidden:", f":caption: {title}", *listed, "```", ""])
+
+
+def setup(app: Any) -> None:
+    """What Sphinx calls first."""
+    app.connect("source-read", add_sidebar)

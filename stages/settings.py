@@ -120,7 +120,7 @@ class Settings:
     Attributes:
         model, accel, backend, reference: the model and its inputs, the profile, what executes the graph under test, and
             what that is compared with.
-        dtype: what the model's floating parameters and inputs are; with ``precision=autocast`` what autocast computes in.
+        dtype: of the model's floating parameters and inputs; with ``precision=autocast`` what autocast computes in.
         device: where the case lies, as torch names devices: ``cpu``, ``cuda``, ``cuda:1``.
         mode: ``inference`` is a forward, ``training`` a forward, a loss and a backward.
         precision: ``cast`` converts the model to ``dtype``; ``autocast`` leaves it in float32, and runs it under

@@ -24,6 +24,8 @@ This page is made of the commands' declarations by `make docs`; `{PROGRAM} COMMA
 run's folder, its id as the report prints it, or `latest`. [Exit codes](exit-codes.md) says what each command's exit
 code means.
 """
+TAKE_KEYS = {item.name for item in app.registered_commands if (item.context_settings or {}).get("allow_extra_args")}
+"""Commands that take words of the configuration."""
 VALUES = {int: "NUMBER", float: "NUMBER", str: "TEXT", Path: "PATH"}
 
 
@@ -70,7 +72,8 @@ def parameters(function: Callable[..., Any]) -> list[Parameter]:
         if not info.help:
             raise docstrings.UndescribedError(f"{function.__name__}: {name} has no help")
         kind = _bare(hints[name].__origin__)
-        names = [word for word in info.param_decls or () if word.startswith("-")]
+        words = [info.default, *(info.param_decls or ())]  # in Annotated the first name is where a default would be
+        names = [word for word in words if isinstance(word, str) and word.startswith("-")]
         if isinstance(info, OptionInfo) and not names:
             names = [f"--{name.replace('_', '-')}"]
         default = None if parameter.default is inspect.Parameter.empty else _default(parameter.default)
@@ -91,10 +94,11 @@ def page() -> str:
         found = parameters(function)
         arguments, options = [one for one in found if not one.names], [one for one in found if one.names]
         usage = " ".join([PROGRAM, name, *(["[OPTIONS]"] if options else []), *map(_placed, arguments)])
+        further = " [KEY=VALUE...]" if name in TAKE_KEYS else ""
         parts += [
             f"## {name}\n",
             docstrings.sentence(docstrings.markdown(text)) + "\n",
-            f"```text\n{usage}{' [KEY=VALUE...]' if name == 'run' else ''}\n```\n",
+            f"```text\n{usage}{further}\n```\n",
             *([_run()] if name == "run" else []),
             *([_table("argument", arguments)] if arguments else []),
             *([_table("option", options)] if options else []),

@@ -47,7 +47,7 @@ class Named:
 
 
 def declared_files() -> list[Named]:
-    """Every file that ``stages.artifacts.files`` declares, in its order; UndescribedError for one that nothing tells of."""
+    """Every file that ``stages.artifacts.files`` declares, in its order; UndescribedError for one without a word."""
     texts = _attribute_docstrings()
     found = []
     for name, value in vars(files).items():

@@ -17,7 +17,7 @@ class Run:
     """``run`` of summary.json.
 
     Attributes:
-        id: path of the run's directory below the output directory, as commands take it.
+        id: its folder's name after that of the folder it is in, as commands take it.
         identity: the run's own: a directory may have held another before.
         model, accel, backend, dtype, device, mode: of the configuration.
         overrides: words of the command line that changed the configuration.
