@@ -18,7 +18,7 @@ _generate.write(ROOT / "docs/reference")
 project = "inductor-debug"
 author = "the authors of inductor-debug"
 root_doc = "docs/index"
-include_patterns = ["docs/**.md", "README.md", "CONTRIBUTING.md"]
+include_patterns = ["docs/**.md", "README.md", "CHANGELOG.md", "CONTRIBUTING.md"]
 exclude_patterns = [".*", "build", "conf", "dist", "inductor_debug", "models", "outputs", "pipeline", "stages", "tests"]
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
 
@@ -54,7 +54,8 @@ def add_sidebar(app: Any, docname: str, content: list[str]) -> None:
         return
     pages = {title: sorted((ROOT / "docs" / kind).glob("*.md")) for kind, title in KINDS.items()}
     entries = {title: [f"/docs/{page.parent.name}/{page.stem}" for page in found] for title, found in pages.items()}
-    entries = {"Start": ["README </README>"]} | entries
+    start = [f"{name} </{name}>" for name in ("README", "CHANGELOG") if (ROOT / f"{name}.md").is_file()]
+    entries = {"Start": start} | entries
     entries["How-to"].append("/CONTRIBUTING")
     for title, listed in entries.items():
         if listed:

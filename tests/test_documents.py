@@ -29,7 +29,8 @@ def test_the_readme_lists_the_files_of_a_group(group: str) -> None:
 def test_the_readme_lists_the_backends() -> None:
     files = {file.stem for file in (ROOT / "conf/backend").glob("*.yaml")}
     assert choices("backend") == {name for name in files if not name.startswith(PRESET)}
-    (listed,) = re.findall(r"`backend=inductor_…`\s+with\s+([^.]+)\.", README)
+    page = (ROOT / "docs/how-to/configure-a-run.md").read_text(encoding="utf-8")
+    (listed,) = re.findall(r"`backend=inductor_…`\s+with\s+([^.]+)\.", page)
     assert set(re.findall(r"`(\w+)`", listed)) == {name.removeprefix(PRESET) for name in files} - files
 
 
@@ -49,6 +50,4 @@ def test_the_rules_and_the_metrics_are_told() -> None:
     assert set(re.split(r",\s+", listed)) == set(KINDS), "Rule's docstring (stages/accelerators/config.py)"
     numerics = (ROOT / "docs/explanation/numerics.md").read_text(encoding="utf-8")
     files = {file.stem for file in Path(metrics.__file__).parent.glob("*.py")} - {"__init__"}
-    assert not [name for name in sorted(files) if f"`{name}`" not in numerics], (
-        "docs/explanation/numerics.md tells each metric"
-    )
+    assert not [name for name in sorted(files) if f"`{name}`" not in numerics], "numerics.md tells each metric"

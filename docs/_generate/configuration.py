@@ -23,8 +23,8 @@ HEADER = """# Configuration
 Which keys does the configuration have, and what does each take?
 
 This page is made of the schema by `make docs`. A key is typed as `KEY=VALUE` after `inductor-debug run`; a group's file
-is chosen as `GROUP=NAME`. A key with the value `null` is not set. The [README](../../README.md#configuration) leads to
-what is set most.
+is chosen as `GROUP=NAME`. A key with the value `null` is not set. [Configure a run](../how-to/configure-a-run.md)
+leads to what is set most.
 """
 TITLES = {
     "": ("Top level", "What the case is, beside its model."),

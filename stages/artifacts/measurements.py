@@ -204,9 +204,8 @@ class PartSpeedup:
 
 @dataclass(frozen=True)
 class SideFigures:
-    """One side's part of summary.json's ``benchmark``; None where it was not measured.
-
-    ``docs/explanation/benchmark.md`` says how each is measured.
+    """One side's part of summary.json's ``benchmark``: see
+    ``docs/explanation/benchmark.md``. None where it was not measured.
 
     Attributes:
         ci95_ms: both ends of the 95 % interval of ``median_ms``, the latency's geometric mean over the processes.

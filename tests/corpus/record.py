@@ -11,8 +11,9 @@ Leaves ``tests/corpus/torch-VERSION/``:
     recompiles.json   what changed → torch's reasons for the recompilation
     breaks.json       what broke a graph → torch's messages
 
-Run it outside pytest, in an environment of each release (``docs/reference/torch-versions.md``). Folders and addresses
-of this machine are replaced by names.
+Run it outside pytest, in an environment of each release
+(``docs/reference/torch-versions.md``). Folders and addresses of this
+machine are replaced by names.
 """
 
 import json

@@ -1,4 +1,5 @@
-"""docs/how-to/add-a-backend.md: every stage tells the truth of its samples, and its entry points are real."""
+"""docs/how-to/add-a-backend.md's samples are backends of which every stage tells the truth; its
+entry points are real."""
 
 import io
 import re
