@@ -1,5 +1,6 @@
 # Two commands do everything on a fresh machine with Python 3.11 to 3.13 and a C++ compiler:
 #   make run     a first report          make test    the tests
+#   make docs    the documentation, in build/docs
 #   make test-full       the full-size models' too: before a release, and where a change touches them
 #   make test-torch VENV=.venv-2.15 TORCH="torch==2.15.*"        the tests that touch torch, on another torch
 #   make same-as COMMIT=main         does this checkout find what that commit finds?
@@ -11,7 +12,7 @@ ARGS ?= model=resnet18 accel=warn16
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test test-full test-slow test-torch same-as lint format performance clean
+.PHONY: run test test-full test-slow test-torch same-as lint format docs performance clean
 
 run: $(VENV)/.installed
 	$(BIN)/inductor-debug run $(ARGS)
@@ -35,11 +36,17 @@ lint: $(VENV)/.installed-dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/mypy docs
 	$(BIN)/lint-imports
 
 format: $(VENV)/.installed-dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# A link, an anchor or a name that leads nowhere is an error. The reference is made anew of schemas and docstrings.
+docs: $(VENV)/.installed-dev
+	$(BIN)/python -m sphinx -c docs -b html -W --keep-going -n -E -q -d build/docs-doctrees . build/docs
+	@echo build/docs/index.html
 
 # The pipeline's CPU time over the bare work's, both from an empty cache.
 performance: $(VENV)/.installed

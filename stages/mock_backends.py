@@ -58,7 +58,7 @@ def mock_backend(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """``torch.compile(model, backend="mock")``: Dynamo's graph checked against a profile, then executed by torch.
+    """Dynamo's graph checked against a profile, then executed by torch; ``torch.compile(model, backend="mock")``.
 
     Args:
         mode: ``mode=`` of torch.compile: TorchInductor executes, in that mode.
@@ -82,7 +82,7 @@ def aot_mock_backend(
     mode: str | None = None,
     options: Mapping[str, Any] | None = None,
 ) -> Callable[..., Any]:
-    """``torch.compile(model, backend="aot_mock")``: as :func:`mock_backend`, for AOTAutograd's forward and backward.
+    """As :func:`mock_backend`, for AOTAutograd's forward and backward; ``torch.compile(model, backend="aot_mock")``.
 
     Args:
         gm: Dynamo's graph.

@@ -94,7 +94,14 @@ class BackendConfig:
 
 @dataclass
 class ReferenceConfig:
-    """What the test side is compared with. None means: the same as the case's."""
+    """What the test side is compared with.
+
+    Attributes:
+        backend: what executes it: ``eager`` is the module itself, any other name a backend of :data:`BUILT_IN` or of an
+            installed package.
+        device: where it is executed; None: on the case's.
+        dtype: what it is executed in; None: in the case's.
+    """
 
     backend: str = "eager"
     device: str | None = None
@@ -108,7 +115,19 @@ class ReferenceConfig:
 
 @dataclass
 class Settings:
-    """What every stage may read of the configuration: all but the stages' own options and the runner's."""
+    """What every stage may read of the configuration: all but the stages' own options and the runner's.
+
+    Attributes:
+        model, accel, backend, reference: the model and its inputs, the profile, what executes the graph under test, and
+            what that is compared with.
+        dtype: of the model's floating parameters and inputs; with ``precision=autocast`` what autocast computes in.
+        device: where the case lies, as torch names devices: ``cpu``, ``cuda``, ``cuda:1``.
+        mode: ``inference`` is a forward, ``training`` a forward, a loss and a backward.
+        precision: ``cast`` converts the model to ``dtype``; ``autocast`` leaves it in float32, and runs it under
+            ``torch.autocast`` to ``dtype``.
+        tf32: what of float32 CUDA may compute in TF32: none, convolutions (torch itself allows these) or all.
+        seed: what weights and inputs are drawn from.
+    """
 
     model: ModelConfig
     accel: AccelConfig = field(default_factory=AccelConfig)

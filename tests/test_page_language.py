@@ -1,4 +1,4 @@
-"""README, tutorial and how-to pages are short: sentences of 30 words, paragraphs of five sentences, a first line that answers."""
+"""README, tutorial and how-to pages are short: sentences of 30 words, paragraphs of five sentences."""
 
 import re
 from collections.abc import Iterator

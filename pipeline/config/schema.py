@@ -51,7 +51,13 @@ class RunnerConfig:
 
 @dataclass
 class Config(Settings):
-    """One run. ``stages`` maps a stage's name to its options, in the order in which the stages run."""
+    """One run.
+
+    Attributes:
+        stages: a stage's name → its options, in the order in which the stages run; ``report`` runs last. The command
+            line gives the names: ``stages=[capture,constrain]``, ``+stages=profile``, ``~stages.benchmark``.
+        runner: how they are run.
+    """
 
     model: ModelConfig = field(default_factory=ModelConfig)
     stages: dict[str, Any] = field(default_factory=dict)

@@ -7,9 +7,11 @@ from inductor_debug.stages.accelerators.profile import load_config, profile_name
 
 HEADER = """# Accelerator profiles
 
+Which chips have a profile, and which rules does each state, with what source?
+
 One row a rule of every profile in `conf/accel/`, made by `inductor-debug profiles --format markdown` (a test compares).
-`accel=NAME` chooses one, and `accel.FIELD=VALUE` overrides a field. [Add a chip](../how-to/add-a-profile.md) tells how to
-add your own.
+`accel=NAME` chooses one, and `accel.FIELD=VALUE` overrides a field. [Add a chip](../how-to/add-a-profile.md) tells
+how to add your own.
 """
 COLUMNS = ("profile", "rule", "effect", "what", "source", "version")
 

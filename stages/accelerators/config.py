@@ -12,13 +12,21 @@ MOST_DIMS = 64
 
 @dataclass
 class Waiver:
-    """An accepted finding: shown as waived, does not fail. All given patterns (fnmatch) must match."""
+    """An accepted finding: shown as waived, does not fail. All given patterns (fnmatch) must match.
+
+    Attributes:
+        rule: of the finding, as in :class:`Rule`.
+        source: where it is, as ``file:line``.
+        target: the operation.
+        reason: why it is accepted.
+        expires: ISO date; on and after that day it fails again. None: never.
+    """
 
     rule: str = "*"
     source: str = "*"
     target: str = "*"
     reason: str = "???"
-    expires: str | None = None  # ISO date; on and after the day it fails again
+    expires: str | None = None
 
 
 @dataclass

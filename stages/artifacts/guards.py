@@ -106,7 +106,13 @@ class Break:
 
 @dataclass(frozen=True)
 class Occurrence:
-    """The call in which something happened; ``step`` is None in the first."""
+    """The call in which something happened.
+
+    Attributes:
+        variation: what was varied.
+        step: of the variation, from 1; None in the first call.
+        policy: ``static``, ``automatic`` or ``dynamic``, as ``torch.compile(dynamic=…)`` has it.
+    """
 
     variation: str
     step: int | None
@@ -135,7 +141,18 @@ class LimitRow(Limit):
 
 @dataclass(frozen=True)
 class VariationRow:
-    """guards/variations.csv: how the variation was made, and its outcome under each policy."""
+    """guards/variations.csv: how the variation was made, and its outcome under each policy.
+
+    Attributes:
+        variation: ``batch``, ``length`` (or image size), ``dtype``, ``contiguity``, or ``repeat``: the same inputs.
+        step: of that variation, from 1.
+        change: what was changed, in words.
+        established_by: how it is known which dimension varies.
+        eager: whether the model itself takes the inputs.
+        static, automatic, dynamic: ``reused``, ``recompiled``, ``new_frames``, ``limit_hit`` (Python runs the frame),
+            ``refused_by_compiler`` (eager accepts it: a finding), ``refused_by_model`` or ``not_established``.
+        message: what was raised, or why it is not established.
+    """
 
     variation: str
     step: int

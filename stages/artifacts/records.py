@@ -17,7 +17,10 @@ class Run:
     """``run`` of summary.json.
 
     Attributes:
+        id: its folder's name after that of the folder it is in, as commands take it.
         identity: the run's own: a directory may have held another before.
+        model, accel, backend, dtype, device, mode: of the configuration.
+        overrides: words of the command line that changed the configuration.
         flags: those of the command line without which ``overrides`` mean something else.
         started: date and time, ISO 8601. seconds: wall clock; None until the run is over.
     """
@@ -38,7 +41,16 @@ class Run:
 
 @dataclass(frozen=True)
 class StageEntry:
-    """One of ``stages`` of summary.json; ``mistake`` is one in the configuration that only running could tell."""
+    """One of ``stages`` of summary.json.
+
+    Attributes:
+        name: of the stage.
+        status: passed, failed (a verdict failed), skipped (it had nothing to do), crashed or timed_out.
+        seconds: wall clock.
+        cached: whether the result was taken from an earlier run.
+        message: one line for a person.
+        mistake: one in the configuration that only running could tell.
+    """
 
     name: str
     status: str
@@ -228,9 +240,14 @@ class ReproRecord:
 
 @dataclass(frozen=True)
 class Summary:
-    """What is read of summary.json, whose other parts are as stages declare them: see ``Declaration.summary``.
+    """The machine-readable result; a package's stage may add a part of its own.
 
     Attributes:
+        run: which run it is.
+        verdict: passed, failed or crashed: the worst of its stages'.
+        stages: in the order in which they ran.
+        graphs, violations, numerics, benchmark, guards: what a stage found; None where it did not run.
+        repros: the scripts in ``repros/``.
         compiled_by: what compiled it; None where an earlier version did not record that.
     """
 
@@ -248,7 +265,12 @@ class Summary:
 
 @dataclass(frozen=True)
 class Rejection:
-    """configuration_error.json."""
+    """Why a job of a sweep was rejected before it ran.
+
+    Attributes:
+        message: what was got, what is valid, what to type next.
+        overrides: words of the command line.
+    """
 
     message: str
     overrides: list[str] = field(default_factory=list)
@@ -256,7 +278,12 @@ class Rejection:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is read of manifest.json; ``environment`` is None where it tells none."""
+    """What the run was made with, and a digest of each file.
+
+    Attributes:
+        environment: versions and the machine; None where it tells none.
+        files: path → SHA-256.
+    """
 
     environment: dict[str, str] | None = None
     files: dict[str, str] = field(default_factory=dict)

@@ -3,7 +3,7 @@
 A column whose field has a default may be missing.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -26,7 +26,24 @@ class ViolationRow:
 
 @dataclass(frozen=True)
 class RuleRow:
-    """constrain/summary.csv: see :func:`stages.constrain.tables.by_rule`."""
+    """constrain/summary.csv: one row a rule and effect with findings, the most findings first.
+
+    All are of AOTAutograd's graphs where there are any. No share but that of padding's and copies' bytes is above 1.
+
+    Attributes:
+        rule, effect: as in the profile.
+        findings: how many, without the waived ones.
+        waived: findings that a waiver accepts; they count here alone.
+        undecided: findings of which the check could not tell.
+        nodes: operations that such a finding concerns (:class:`stages.rules.affected.AffectedOperations`); None, as
+            ``cost_bytes`` and ``flops``, where it can't be told which of them a finding in Dynamo's graphs concerns.
+        nodes_share: their share of all operations.
+        cost_bytes: bytes that the findings cost together.
+        bytes_share: that over the bytes of all tensors of the graphs: each once, with inputs and parameters, without
+            views.
+        flops: floating-point operations of the ``nodes``.
+        flops_share: that over all FLOPs that are known.
+    """
 
     rule: str
     effect: str
@@ -39,111 +56,6 @@ class RuleRow:
     bytes_share: float | None
     flops: int | None
     flops_share: float | None
-
-
-@dataclass(frozen=True)
-class KernelRow:
-    """lower/GRAPH/kernels.csv: see :func:`stages.lower.decisions.kernel_rows`."""
-
-    name: str
-    handle: int | None
-    kind: str
-    file: str | None
-    nodes: str
-    modules: str
-    source: str
-    lines: int
-    bytes_read: int | None
-    bytes_written: int | None
-
-
-@dataclass(frozen=True)
-class FusionRow:
-    """lower/GRAPH/fusions.csv: a decision about two operations.
-
-    Attributes:
-        first, second: as the IR names them.
-        reason: why they were not fused; "" where they were.
-        times: how often.
-        first_nodes, second_nodes: the post-grad nodes behind them, by spaces.
-    """
-
-    first: str
-    second: str
-    fused: bool
-    reason: str
-    times: int
-    first_nodes: str
-    second_nodes: str
-
-
-@dataclass(frozen=True)
-class CandidateRow:
-    """lower/GRAPH/autotuning.csv: a candidate that was timed; without ``milliseconds`` one that failed."""
-
-    operation: str
-    inputs: str
-    choice: str
-    milliseconds: float | None
-    fastest: bool
-
-
-@dataclass(frozen=True)
-class ValueRow:
-    """lower/values.csv: see :mod:`stages.lower.values`."""
-
-    graph: str
-    call: int
-    launch: int | None
-    kernel: str
-    handle: int | None = field(default=None, kw_only=True)
-    when: str
-    buffer: str
-    written: bool | None
-    holds: str = ""
-    writer: str = ""
-    elements: int | None = None
-    dtype: str = ""
-    shape: str = ""
-    stride: str = ""
-    device: str = ""
-    mean: float | None = None
-    min: float | None = None
-    max: float | None = None
-    state: str = field(kw_only=True)
-    born: str = ""
-    value: str = ""
-    file: str = ""
-    note: str = ""
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One row of ``lower/emulation.csv``: one kind of finding at one node.
-
-    Attributes:
-        graph, node, target, module, source: as in ``constrain/violations.csv``.
-        kind: one of :data:`stages.emulation.kinds.KINDS`.
-        count: elements concerned, in the worst run; None for ``fallback`` and ``not_emulated``.
-        elements: elements of the tensor.
-        worst: the largest magnitude concerned; None where there is none.
-        bytes: of the tensors that the host reads and writes (``fallback``), as in ``capture/graphs``.
-        flops: of the operation, where a formula is known (``fallback``).
-        message: one sentence.
-    """
-
-    graph: str
-    node: str
-    target: str
-    module: str
-    source: str
-    kind: str
-    count: int | None = None
-    elements: int | None = None
-    worst: float | None = None
-    bytes: int | None = None
-    flops: int | None = None
-    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -162,6 +74,7 @@ class JitterRow:
     """kerneldiff/jitter.csv: how later runs of the test side differ from its first.
 
     Attributes:
+        kind, path: of the compared tensor, as in ``kerneldiff/outputs.csv``.
         runs: how many there were; ``differing``: in how many of the later ones any bit was another.
         max_abs, rmse: of the run that differed most.
     """
@@ -180,9 +93,11 @@ class DriftRow:
 
     Attributes:
         step: from 1.
+        loss_reference, loss_test, loss_gold: the loss of that step on each side, and in float64.
         floor_rms: RMS over all parameters together of reference less gold.
         error_rms: of test less gold, or less reference where there is no gold. ``ratio``: that over ``floor_rms``.
-        worst_parameter: the one of the largest ratio, which is ``worst_ratio``.
+        worst_parameter: the one of the largest ratio.
+        worst_ratio: that ratio.
     """
 
     step: int
@@ -228,57 +143,21 @@ class SensitivityRow:
 
 
 @dataclass(frozen=True)
-class SampleRow:
-    """benchmark/samples.csv: a timed call; ``device_ms`` is None where no device did the work.
-
-    Attributes:
-        forward_ms, backward_ms: in training, on the CPU of this call, on a device of one of its own.
-        optimizer_ms: of an optimizer's step of its own.
-    """
-
-    process: int
-    side: str
-    index: int
-    ms: float
-    device_ms: float | None
-    started: float
-    forward_ms: float | None = None
-    backward_ms: float | None = None
-    optimizer_ms: float | None = None
-
-
-@dataclass(frozen=True)
-class ThroughputRow:
-    """benchmark/throughput.csv: one side at one batch size; None of what was not measured.
-
-    Attributes:
-        batch_size: ``model.batch_size`` that the model was built with.
-        side: reference or test.
-        median_ms: latency of a call, as that of the whole run but of one process.
-        samples_per_s: ``batch_size`` over the latency.
-        peak_memory_bytes: of the allocator of the case's device.
-        samples: timed calls.
-        steady: whether the warm-up ended by getting no faster, and not by a limit.
-        compile_s: seconds of the test side's first step, compilation or loading included.
-        compile_kind: what that met in the caches, see :class:`stages.artifacts.measurements.CacheUse`.
-        not_established: why ``samples_per_s`` is missing, or is not to be relied on; empty where it is.
-    """
-
-    batch_size: int
-    side: str
-    median_ms: float | None = None
-    samples_per_s: float | None = None
-    peak_memory_bytes: int | None = None
-    samples: int | None = None
-    steady: bool | None = None
-    compile_s: float | None = None
-    compile_kind: str = ""
-    not_established: str = ""
-
-
-@dataclass(frozen=True)
 class ProbeRow:
-    """bisect/probes.csv; ``fault`` is present, gone, or other (another failure)."""
+    """bisect/probes.csv: one row a compilation.
+
+    Attributes:
+        probe: its number.
+        purpose: what it was to tell.
+        compiler: how much of the compiler took part.
+        setting: what was turned off, in words; "" where nothing was.
+        fault: present, gone, or other (another failure).
+        verdict: of the comparison, or ``raised``.
+        failure: class of what was raised; "" otherwise.
+        graphs: Dynamo graphs that were compiled.
+        seconds: wall time.
+        message: of the comparison, or of what was raised.
+    """
 
     probe: int
     purpose: str
@@ -290,87 +169,3 @@ class ProbeRow:
     graphs: int
     seconds: float
     message: str
-
-
-@dataclass(frozen=True, kw_only=True)
-class KernelTimeRow:
-    """profile/kernels.csv: see :mod:`stages.profile.tables`."""
-
-    graph: str
-    kernel: str
-    handle: int | None
-    kind: str
-    launches: float
-    time_us: float | None
-    iqr_us: float | None
-    share: float | None
-    host_us: float | None
-    bytes_read: int | None
-    bytes_written: int | None
-    flops: int | None
-    dtype: str
-    gb_s: float | None
-    gflop_s: float | None
-    bandwidth_share: float | None
-    flops_share: float | None
-    roofline_share: float | None
-    bound: str
-    profile_bandwidth_share: float | None
-    profile_flops_share: float | None
-    profile_roofline_share: float | None
-    profile_bound: str
-    operations: str
-    modules: str
-    sources: str
-    note: str
-
-
-@dataclass(frozen=True)
-class OperationName:
-    """What a row of operations.csv is about."""
-
-    operation: str
-
-
-@dataclass(frozen=True)
-class ModuleName:
-    """What a row of modules.csv is about, and how many modules it is inside."""
-
-    module: str
-    depth: int
-
-
-@dataclass(frozen=True)
-class LineName:
-    """What a row of lines.csv is about."""
-
-    source: str
-    code: str
-    operations: str
-
-
-@dataclass(frozen=True)
-class TimeRow:
-    """The time of an operation, a module or a line: see :mod:`stages.profile.tables`."""
-
-    time_us: float
-    share: float | None
-    alone_us: float
-    at_most_us: float
-    launches: float
-    kernels: str
-
-
-@dataclass(frozen=True)
-class OperationTimeRow(TimeRow, OperationName):
-    """profile/operations.csv."""
-
-
-@dataclass(frozen=True)
-class ModuleTimeRow(TimeRow, ModuleName):
-    """profile/modules.csv."""
-
-
-@dataclass(frozen=True)
-class LineTimeRow(TimeRow, LineName):
-    """profile/lines.csv."""

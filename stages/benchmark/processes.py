@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from inductor_debug.stages.artifacts.execution import Execution
 from inductor_debug.stages.artifacts.measurements import FirstStep, Load, Surroundings
-from inductor_debug.stages.artifacts.tables import SampleRow
+from inductor_debug.stages.artifacts.time_tables import SampleRow
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.device_use import DeviceUse, of_record
 from inductor_debug.stages.benchmark.records import LINES, Done, Event, Inputs, Memory, Peaks, Raised, Warm

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from inductor_debug.stages.artifacts.execution import Execution
 from inductor_debug.stages.artifacts.measurements import DeviceUseRecord, FirstStep, Load, Surroundings
-from inductor_debug.stages.artifacts.tables import SampleRow
+from inductor_debug.stages.artifacts.time_tables import SampleRow
 from inductor_debug.stages.event_lines import EventLines
 
 

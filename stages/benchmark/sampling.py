@@ -24,7 +24,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.models.errors import message_of, root_cause
 from inductor_debug.models.nested import strided_parts
 from inductor_debug.stages.artifacts.measurements import FirstStep, Surroundings
-from inductor_debug.stages.artifacts.tables import SampleRow
+from inductor_debug.stages.artifacts.time_tables import SampleRow
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.compiled import CompiledCase, load_case
 from inductor_debug.stages.backends.registry import build_adapter

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.tables import ThroughputRow
+from inductor_debug.stages.artifacts.time_tables import ThroughputRow
 from inductor_debug.stages.benchmark import timing
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.interference import reason_against

@@ -5,6 +5,10 @@ from dataclasses import dataclass
 
 @dataclass
 class CaptureConfig:
-    """``dynamic``: None lets torch decide, True traces with symbolic sizes, False never."""
+    """Options of the capture stage.
+
+    Attributes:
+        dynamic: True traces all sizes as symbolic, False none; None lets torch decide.
+    """
 
     dynamic: bool | None = None

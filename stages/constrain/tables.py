@@ -21,16 +21,7 @@ LAYERS = "/torch/nn/modules/"
 
 
 def by_rule(violations: Violations, graphs: Iterable[GraphRecord]) -> list[RuleRow]:
-    """One row for each rule and effect with findings, the most findings first.
-
-    ``nodes`` is the operations that such a finding concerns (see
-    :class:`~stages.rules.affected.AffectedOperations`), ``nodes_share`` their share of all. ``cost_bytes`` is what the
-    findings cost together, ``bytes_share`` that over the bytes of all tensors of the graphs: each once, with inputs and
-    parameters, without views. ``flops`` is of those operations, ``flops_share`` over all FLOPs that are known. No share
-    but that of padding's and copies' bytes is above 1. All are of AOTAutograd's graphs where there are any. Where it
-    can't be told which of their operations a finding in Dynamo's graphs concerns, ``nodes``, ``cost_bytes`` and
-    ``flops`` are None. Waived findings count only under ``waived``.
-    """
+    """One row for each rule and effect with findings, the most findings first."""
     affected = AffectedOperations(graphs)
     totals = affected.totals()
     groups: dict[tuple[str, str], list[Violation]] = defaultdict(list)

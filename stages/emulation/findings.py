@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from inductor_debug.stages.artifacts.tables import Finding
+from inductor_debug.stages.artifacts.lowered_tables import Finding
 from inductor_debug.stages.emulation.kinds import DEFECTS, KINDS
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.graphs.records import NodeRecord

@@ -1,20 +1,6 @@
 """Statistics of captured graphs.
 
-``statistics.csv`` has one row a graph × operator × dtype (``scope`` "operator"), and one a graph (``scope`` "graph"):
-
-=====================  ==============================================================================================
-graph, kind            the graph's id and kind
-scope                  "operator", or "graph" for the graph's totals
-operator, dtype        the target, and the dtype of its first output; empty in a total
-count                  calls, ``_operator.getitem`` included (placeholders, attributes and the output are not)
-output_bytes           dense bytes of all outputs, views included
-allocated_bytes        the same without views and in-place results, which allocate nothing
-flops                  sum over the nodes with a formula; empty where none has one (a multiply-add is two)
-flops_unknown          operations without a formula; ``_operator.getitem`` is none
-input_bytes            totals only: placeholders and attributes
-peak_live_bytes        totals only, see :func:`peak_live`: whole storages, each once; empty where a size has no hint
-peak_live_node         totals only: the node at which the peak is reached
-=====================  ==============================================================================================
+``statistics.csv`` has one row a graph × operator × dtype, and one a graph.
 """
 
 from collections import defaultdict
@@ -29,7 +15,22 @@ from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord
 
 @dataclass(frozen=True, kw_only=True)
 class StatisticsRow:
-    """One row of the table described above; text is empty and a number None where the table has an empty cell."""
+    """One row a graph × operator × dtype (``scope`` "operator"), and one a graph (``scope`` "graph").
+
+    Attributes:
+        graph, kind: the graph's id and kind.
+        scope: "operator", or "graph" for the graph's totals.
+        operator, dtype: the target, and the dtype of its first output; "" in a total.
+        count: calls, ``_operator.getitem`` included (placeholders, attributes and the output are not).
+        output_bytes: dense bytes of all outputs, views included.
+        allocated_bytes: the same without views and in-place results, which allocate nothing.
+        flops: sum over the nodes with a formula; None where none has one (a multiply-add is two).
+        flops_unknown: operations without a formula; ``_operator.getitem`` is none.
+        input_bytes: totals only: placeholders and attributes.
+        peak_live_bytes: totals only: the most bytes alive at once, whole storages, each once; None where a size has no
+            hint.
+        peak_live_node: totals only: the node at which the peak is reached.
+    """
 
     graph: str
     kind: str
@@ -47,7 +48,7 @@ class StatisticsRow:
 
 
 def statistics(graphs: Iterable[GraphRecord]) -> list[StatisticsRow]:
-    """The rows described above, graphs in the order given, operators by name."""
+    """The rows of ``statistics.csv``, graphs in the order given, operators by name."""
     rows = []
     for graph in graphs:
         groups: dict[tuple[str, str], list[NodeRecord]] = defaultdict(list)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from inductor_debug.stages.artifacts.tables import ValueRow
+from inductor_debug.stages.artifacts.lowered_tables import ValueRow
 from inductor_debug.stages.torch_internals.generated_kernels import split_cpp_kernels
 from inductor_debug.stages.torch_internals.generated_launches import Launch, find_launches, reused_buffers
 from inductor_debug.stages.torch_internals.printer_output import without_printing

@@ -3,8 +3,8 @@
 import math
 from typing import TYPE_CHECKING
 
+from inductor_debug.stages.artifacts.lowered_tables import CandidateRow, FusionRow, KernelRow
 from inductor_debug.stages.artifacts.lowering import LaunchRecord
-from inductor_debug.stages.artifacts.tables import CandidateRow, FusionRow, KernelRow
 from inductor_debug.stages.torch_internals.inductor_scheduler import fused_members
 
 if TYPE_CHECKING:
@@ -57,11 +57,7 @@ def autotuning(schedule: "Schedule") -> list[CandidateRow]:
 
 
 def kernel_rows(kernels: list[LaunchRecord]) -> list[KernelRow]:
-    """``kernels.csv``: one row a launch, for a spreadsheet; ``provenance.json`` has the same in full.
-
-    ``source`` is the line that most of the launch came from (``main`` of ``provenance.json``, with the share);
-    ``lines`` are how many the operations that it computes have.
-    """
+    """``kernels.csv``: one row a launch."""
     return [
         KernelRow(
             name=kernel.name,

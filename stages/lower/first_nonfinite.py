@@ -7,7 +7,7 @@ launch was filtered out, or the printer passes over it. It may have been born in
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
-from inductor_debug.stages.artifacts.tables import ValueRow
+from inductor_debug.stages.artifacts.lowered_tables import ValueRow
 from inductor_debug.stages.lower.buffer_contents import Held, Memory, brought_by
 from inductor_debug.stages.torch_internals.generated_launches import Launch, is_key, kernel_of
 

@@ -1,29 +1,6 @@
 """Intermediate values of one step, as AOTInductor's printer tells them.
 
-``lower/values.csv`` has one row a printed value, in the order of printing:
-
-==============  =======================================================================================================
-column          what
-==============  =======================================================================================================
-graph, call     graph id, and the how many-th run of that graph in the step
-launch          number of the launch within the run; empty for a graph's inputs
-kernel, handle  what is launched, as in ``kernels.csv``; no handle where the launch was not found there
-when            ``before`` or ``after``, or ``input``
-buffer          as in ``output_code.cpp``
-written         False: nothing has written the buffer's memory yet, and what it holds means nothing; empty where the
-                launch was not found in the generated code, and where no buffer is told of
-holds, writer   whose value the memory holds (another buffer's where its memory is reused, as by a kernel that works in
-                place), and ``kernel:handle`` of the launch that wrote it; no writer of a graph's inputs
-elements …      ``elements, dtype, shape, stride, device``
-mean, min, max  in float32 as the printer computes them (level 2), in float64 of the saved tensor (level 1); none of a
-                complex one
-state           ``nan``, ``inf`` or ``finite``; empty where there is nothing to tell it by
-born            of a NaN or an infinity ``kernel:handle`` of the launch in which it was born, or the name of what the
-                graph was given; several (``A:1 or B:2``) where it is not known in which; empty where nothing is known
-value           of an integer argument
-file            the safetensors file that holds it (level 1), under ``WHEN.BUFFER``
-note            why there is no file
-==============  =======================================================================================================
+``lower/values.csv`` has one row a printed value: see :class:`stages.artifacts.lowered_tables.ValueRow`.
 """
 
 import contextlib
@@ -40,7 +17,7 @@ from torch import Tensor
 from inductor_debug.models.case import Case
 from inductor_debug.models.contents import same_bits
 from inductor_debug.stages.artifacts.files import VALUE, VALUES
-from inductor_debug.stages.artifacts.tables import ValueRow
+from inductor_debug.stages.artifacts.lowered_tables import ValueRow
 from inductor_debug.stages.backends.adapter import ValuePrinter
 from inductor_debug.stages.backends.compiled import compile_case
 from inductor_debug.stages.file_names import file_name

@@ -1,44 +1,7 @@
 """What a profile stores.
 
-``profile/kernels.csv``: one row a launch (of a backend without kernels of its own: an operation of the graph)
-
-======================  =============================================================================================
-graph, kernel, handle   as in ``lower/<graph>/provenance.json``
-kind                    ``cpp``, ``triton``, ``extern`` (a library's or ATen's function), ``operation``
-launches                calls in a step (median over the steps)
-time_us                 microseconds in a step, all its launches together: the median over the recorded steps (where
-                        the steps differ much, medians don't add up to the median of the steps' sums)
-iqr_us                  the third quartile less the first, over the steps
-share                   of the step (median): see :attr:`Profile.step`
-host_us                 host time of the launch: on the CPU the same, on a device what it takes to launch
-bytes_read, -_written   bytes of the buffers that it comes to at most, each once; empty where not known
-flops                   a multiply-add is two; empty where no formula is known (loops of pointwise operations)
-dtype                   of the operands, where there are FLOPs
-gb_s, gflop_s           achieved: 1e9 bytes, and 1e9 FLOP, per second
-bandwidth_share         of the measured bandwidth; ``flops_share`` of the measured FLOP/s in that dtype
-roofline_share          the larger of the two; ``bound`` says which: ``memory`` or ``compute``. Where no ceiling was
-                        measured, these two are of the profile's
-profile_*               the four against what the accelerator's profile names (``accel.peaks``)
-operations, modules,    what it computes, each once
-sources
-note                    what to know of the row
-======================  =============================================================================================
-
-``profile/operations.csv``, ``modules.csv``, ``lines.csv``: the same time by operation (before decomposition), module
-and source line
-
-======================  =============================================================================================
-time_us                 the kernels' time, put down by their elements to the operations that a kernel computes (what one
-                        takes inside a loop can't be observed). Over operations, and over lines, it adds up to the
-                        kernels' time. Of modules a parent contains its children, and the row without a name is all
-share                   of the step
-alone_us                kernels that compute nothing else
-at_most_us              all kernels in which it takes part, whole: what it takes lies between the two
-launches                kernel launches in which it takes part
-kernels                 their names, the longest first
-======================  =============================================================================================
-
-A row with an empty name is time that no operation, or no line, is known for.
+``profile/kernels.csv`` has one row a launch; ``operations.csv``, ``modules.csv`` and ``lines.csv`` have the same time
+by operation (before decomposition), module and source line. :mod:`stages.artifacts.time_tables` describes the columns.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -50,7 +13,7 @@ import pandas
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.measurements import Ceiling
-from inductor_debug.stages.artifacts.tables import (
+from inductor_debug.stages.artifacts.time_tables import (
     KernelTimeRow,
     LineTimeRow,
     ModuleTimeRow,

@@ -7,8 +7,8 @@ from dataclasses import fields
 from inductor_debug.models.errors import DamagedError, UserError
 from inductor_debug.models.stored import DIGITS
 from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts.lowered_tables import CandidateRow
 from inductor_debug.stages.artifacts.lowering import LaunchRecord, LineRecord, LoweredFacts
-from inductor_debug.stages.artifacts.tables import CandidateRow
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.questions.graphs import not_found, wanted_graphs
 from inductor_debug.stages.lower.questions.kernels import StoredLaunch, is_line, launches_of

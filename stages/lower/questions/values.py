@@ -5,7 +5,7 @@ from collections.abc import Collection
 from inductor_debug.models.errors import UserError
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import shown
-from inductor_debug.stages.artifacts.tables import ValueRow
+from inductor_debug.stages.artifacts.lowered_tables import ValueRow
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.buffer_contents import held_rows
 from inductor_debug.stages.lower.first_nonfinite import is_unjudged, launches_in, place_of, to_learn

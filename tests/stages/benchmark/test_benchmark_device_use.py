@@ -9,7 +9,7 @@ import pytest
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.measurements import CacheUse, FirstStep, Load
-from inductor_debug.stages.artifacts.tables import SampleRow
+from inductor_debug.stages.artifacts.time_tables import SampleRow
 from inductor_debug.stages.benchmark.device_use import UNSEEN, DeviceUse, look, of_record, read, told
 from inductor_debug.stages.benchmark.processes import Sampled
 from inductor_debug.stages.benchmark.records import LINES, Done, Event, Warm

@@ -15,7 +15,7 @@ from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.execution import Execution
 from inductor_debug.stages.artifacts.measurements import Load
-from inductor_debug.stages.artifacts.tables import ThroughputRow
+from inductor_debug.stages.artifacts.time_tables import ThroughputRow
 from inductor_debug.stages.benchmark import stage, throughput
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.processes import Sampled, SamplingDied

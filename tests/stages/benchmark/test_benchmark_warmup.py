@@ -5,7 +5,7 @@ from test_benchmark_device_use import process
 
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.artifacts.measurements import CacheUse
-from inductor_debug.stages.artifacts.tables import SampleRow
+from inductor_debug.stages.artifacts.time_tables import SampleRow
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.processes import Sampled
 from inductor_debug.stages.benchmark.records import Warm

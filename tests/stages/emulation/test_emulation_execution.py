@@ -12,7 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig, Rule
 from inductor_debug.stages.accelerators.profile import load_config
-from inductor_debug.stages.artifacts.tables import Finding
+from inductor_debug.stages.artifacts.lowered_tables import Finding
 from inductor_debug.stages.backends.emulated import EmulatedAdapter
 
 import scalar_oracle  # isort: skip

@@ -8,7 +8,7 @@ import pytest
 import torch
 from printed_values import NAN, ONES, lowered, observed
 
-from inductor_debug.stages.artifacts.tables import ValueRow
+from inductor_debug.stages.artifacts.lowered_tables import ValueRow
 from inductor_debug.stages.lower.buffer_contents import Memory
 from inductor_debug.stages.lower.first_nonfinite import births, in_column, place_of, to_learn
 from inductor_debug.stages.lower.values import ValueObserver

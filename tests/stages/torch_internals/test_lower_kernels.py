@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from inductor_debug.stages.artifacts.tables import FusionRow
+from inductor_debug.stages.artifacts.lowered_tables import FusionRow
 from inductor_debug.stages.graphs.sources import SourceFinder
 from inductor_debug.stages.lower.decisions import autotuning, fusions, kernel_rows
 from inductor_debug.stages.lower.kernel_records import describe_kernels
