@@ -8,11 +8,8 @@ import pytest
 from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
-GUIDES = [
-    ROOT / "README.md",
-    *sorted((ROOT / "docs").glob("tutorial/*.md")),
-    *sorted((ROOT / "docs").glob("how-to/*.md")),
-]
+DOCS = ROOT / "docs"
+GUIDES = [ROOT / "README.md", *sorted(DOCS.glob("tutorial/*.md")), *sorted(DOCS.glob("how-to/*.md"))]
 WORDS, SENTENCES, LINES = 30, 5, 150
 _ABBREVIATED = re.compile(r"\b(e\.g|i\.e|vs|etc|No|Fig)\.")
 

@@ -123,7 +123,7 @@ def repro_command_(
     run: Annotated[Path, typer.Argument(help="a run's folder, or one that holds runs")],
     name: Annotated[
         str,
-        typer.Argument(help="a script: its path, its file name or how that begins, or the start of its fingerprint"),
+        typer.Argument(help="a script: its path, or the start of its file name or fingerprint"),
     ] = "",
     execute: Annotated[bool, typer.Option("--run", help="run the script in a fresh process; asks first")] = False,
     owner: Annotated[
