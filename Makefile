@@ -12,7 +12,7 @@ ARGS ?= model=resnet18 accel=warn16
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: run test test-full test-slow test-torch same-as lint format docs performance clean
+.PHONY: run test test-full test-slow test-torch same-as lint format docs performance constraints clean
 
 run: $(VENV)/.installed
 	$(BIN)/inductor-debug run $(ARGS)
@@ -53,16 +53,22 @@ performance: $(VENV)/.installed
 	$(BIN)/python tests/performance/ratio.py
 
 # torch is named in the same resolution as the rest, so that nothing replaces the build that was chosen.
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet "$(TORCH)"
-	$(BIN)/python -m pip install --quiet "$(TORCH)" --editable .
+	$(BIN)/python -m pip install --quiet "$(TORCH)" --editable . --constraint constraints.txt
 	touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
-	$(BIN)/python -m pip install --quiet "$(TORCH)" --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet "$(TORCH)" --editable ".[dev]" --constraint constraints.txt
 	touch $@
+
+# The versions that the tests use, from the newest of all; torch, its compilers and its libraries are chosen by TORCH.
+constraints:
+	$(PYTHON) -m venv .venv-newest
+	.venv-newest/bin/python -m pip install --quiet "$(TORCH)" --editable ".[dev]"
+	.venv-newest/bin/python -m pip freeze --exclude-editable | grep -vE '^(torch|torchvision|triton|nvidia|cuda)' > constraints.txt
 
 clean:
 	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache build dist *.egg-info
