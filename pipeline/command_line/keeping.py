@@ -12,7 +12,7 @@ from inductor_debug.pipeline.query import cache_command as kept
 from inductor_debug.pipeline.query import clean_command as clean
 from inductor_debug.pipeline.query.doctor.checks import checks
 from inductor_debug.pipeline.query.trust import ask
-from inductor_debug.pipeline.terminal import print_json, print_table, say, tell
+from inductor_debug.pipeline.terminal import print_json, print_table, say, tell, tell_error
 from inductor_debug.stages.formatting import counted
 
 
@@ -83,7 +83,7 @@ def clean_command(
         yes,
         sure="they are to go",
     )
-    tell(clean.remove(wanted, found, tell))
+    tell(clean.remove(wanted, found, tell_error))
     return 0
 
 

@@ -17,7 +17,7 @@ from inductor_debug.pipeline.query.analyze_command import answered
 from inductor_debug.pipeline.query.export import formats
 from inductor_debug.pipeline.query.export.bundle import bundle
 from inductor_debug.pipeline.run.compiled_by import flat
-from inductor_debug.pipeline.terminal import cell, print_json, print_table, print_text, say, tell
+from inductor_debug.pipeline.terminal import cell, print_json, print_table, print_text, say, tell_error
 from inductor_debug.stages.artifacts.files import REPORT_PAGE
 
 
@@ -34,14 +34,14 @@ def list_command(
     last: Annotated[int | None, typer.Option("--last", min=1, help="only so many, the newest")] = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    rows = listing.rows(listing.Asked.of(words or []), last, lambda told: tell(f"not listed: {told}"))
+    rows = listing.rows(listing.Asked.of(words or []), last, lambda told: tell_error(f"not listed: {told}"))
     if output is Format.JSON:
         print_json(rows)
         return 0
     print_table(list(store.COLUMNS), rows)
     for row in rows:
         if row[store.DAMAGE]:
-            tell(f"damaged: {row[store.DAMAGE]}")
+            tell_error(f"damaged: {row[store.DAMAGE]}")
     return 0
 
 

@@ -27,7 +27,7 @@ from inductor_debug.pipeline.query.handover.owner import (
 from inductor_debug.pipeline.query.handover.pytest_module import pytest_module
 from inductor_debug.pipeline.query.handover.stored import StoredRepro, answers
 from inductor_debug.pipeline.run import restoring
-from inductor_debug.pipeline.terminal import print_json, print_table, say, tell
+from inductor_debug.pipeline.terminal import print_json, print_table, print_text, say, tell, tell_error
 from inductor_debug.stages.encoding import write_atomically
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.repro.check import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
@@ -123,14 +123,14 @@ def repros_of(folder: Path) -> tuple[list[StoredRepro], bool]:
     if StoredFolder(found).has(SUMMARY):
         return _of(open_run(found)), True
     repros: list[StoredRepro] = []
-    below = store.find_runs(found, lambda told: tell(f"not listed: {told}"))
+    below = store.find_runs(found, lambda told: tell_error(f"not listed: {told}"))
     if below in ([], [found]):
         store.read_summary(found)  # says why it is no run
     for run in below:
         try:
             repros += _of(open_run(run))
         except RunDirectoryError as error:
-            tell(f"left out: {_first_line(error)}")
+            tell_error(f"left out: {_first_line(error)}")
     return repros, False
 
 
@@ -202,7 +202,7 @@ def _facts(item: StoredRepro) -> Row:
     try:
         owner = str(owner_of(item))
     except RunDirectoryError as error:
-        tell(_first_line(error))
+        tell_error(_first_line(error))
         owner = None
     return {"failure_class": record.failure_class, "failure": record.failure or None,
             "fingerprint": record.fingerprint or None, "operations": record.nodes, "verified": record.verified,
@@ -226,8 +226,9 @@ def _show(asked: Asked, found: Sequence[StoredRepro], picked: StoredRepro | None
 
 
 def _print_text(text: str) -> None:
+    """Lines as they are, however wide: a script is there to be copied."""
     for line in text.splitlines():
-        say(line)
+        print_text(f"{visible(line)}\n")
 
 
 def _executing(item: StoredRepro, asked: Asked, what: str) -> AbstractContextManager[list[str]]:
@@ -249,7 +250,7 @@ def _run(item: StoredRepro, asked: Asked) -> int:
     _print_text(ending.output)
     if ending.code in (REPRODUCED, COULD_NOT_RUN) or (ending.code == NOT_REPRODUCED and answers(ending.output)):
         return ending.code
-    tell(how_it_ended(ending))  # Python's own exit code 1 is no answer
+    tell_error(how_it_ended(ending))  # Python's own exit code 1 is no answer
     return COULD_NOT_RUN
 
 
