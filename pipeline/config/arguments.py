@@ -26,6 +26,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = get_args_parser()
     parser.add_argument(*QUIET_FLAGS, action="store_true", help=QUIET_HELP)
     parser.add_argument(*VERBOSE_FLAGS, action="store_true", help=VERBOSE_HELP)
+    parser.add_argument("--format", choices=("table", "json"), default="table", help="json prints the result as JSON")
     return parser
 
 
