@@ -22,9 +22,19 @@ AFTER_S = 0.5
 """Seconds of work from which on its progress is shown."""
 
 
-def is_shown() -> bool:
-    """Whether somebody sees progress."""
-    return sys.stderr.isatty() and os.environ.get("TERM") != "dumb" and not is_quiet()
+def is_shown(prints: bool) -> bool:
+    """Whether somebody sees progress.
+
+    Args:
+        prints: something is printed meanwhile. Then standard output has to be a terminal too: lines of ``| tee`` come
+            to the same terminal, where progress would tear them.
+    """
+    return (
+        sys.stderr.isatty()
+        and (sys.stdout.isatty() or not prints)
+        and os.environ.get("TERM") != "dumb"
+        and not is_quiet()
+    )
 
 
 class _Above(io.TextIOBase):
@@ -108,7 +118,7 @@ def tracked(items: Sequence[Item], what: str) -> Iterator[Iterator[Item]]:
         what: is done with them.
     """
     with contextlib.ExitStack() as entered:
-        yield _counted(items, what, entered) if is_shown() else iter(items)
+        yield _counted(items, what, entered) if is_shown(prints=False) else iter(items)
 
 
 def _counted(items: Sequence[Item], what: str, entered: contextlib.ExitStack) -> Iterator[Item]:
@@ -126,17 +136,20 @@ def _counted(items: Sequence[Item], what: str, entered: contextlib.ExitStack) ->
 
 
 @contextlib.contextmanager
-def working(what: str, otherwise: Callable[[str], None] = lambda text: None) -> Iterator[Callable[[str], None]]:
+def working(
+    what: str, otherwise: Callable[[str], None] = lambda text: None, *, prints: bool = False
+) -> Iterator[Callable[[str], None]]:
     """Show what is done, and for how long, while this is open.
 
     Args:
         what: is done first.
         otherwise: gets the later steps where nobody sees progress.
+        prints: as for :func:`is_shown`.
 
     Yields:
         to be called with what is done next.
     """
-    if not is_shown():
+    if not is_shown(prints):
         yield otherwise
         return
     from rich.progress import SpinnerColumn, TimeElapsedColumn

@@ -13,12 +13,25 @@ from typing import Any, TextIO
 
 from inductor_debug.models.visible import visible, visible_lines
 from inductor_debug.pipeline.loudness import is_quiet
-from inductor_debug.pipeline.terminal_tables import drawn, is_terminal, width
+from inductor_debug.pipeline.terminal_tables import colored, drawn, is_terminal, width
 
 
 def say(text: str = "") -> None:
     """One sentence on the standard output; a newline in it is shown."""
     _write(f"{_fitted(visible(text), sys.stdout)}\n")
+
+
+def say_with(verdict: str, text: str) -> None:
+    """As :func:`say` a sentence that holds a verdict; on a terminal that word has its color.
+
+    Args:
+        verdict: a word of :data:`~pipeline.terminal_tables.STYLES`, or another one.
+        text: the sentence.
+    """
+    if is_terminal(sys.stdout):
+        _write(colored(_fitted(visible(text), sys.stdout), visible(verdict), sys.stdout))
+    else:
+        say(text)
 
 
 def tell(message: str) -> None:

@@ -44,17 +44,40 @@ def drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO)
         rows: cells, all printable.
         stream: whose encoding and terminal it is for.
     """
-    from rich.console import Console
-
-    wide = width()
-    console = Console(file=stream, force_terminal=True, force_jupyter=False, width=wide, height=25, markup=False,
-                      emoji=False, highlight=False, legacy_windows=False)  # fmt: skip
+    console = _console(stream)
     with console.capture() as capture:
-        if _least(columns, rows) <= wide:
+        if _least(columns, rows) <= console.width:
             _side_by_side(console, columns, rows)
         else:
             _by_row(console, columns, rows)
     return "".join(f"{line.rstrip()}\n" for line in capture.get().split("\n"))
+
+
+def colored(text: str, verdict: str, stream: TextIO) -> str:
+    """Lines for a terminal, in which the first place of a verdict has its color.
+
+    Args:
+        text: printable lines.
+        verdict: a word of it.
+        stream: whose terminal it is for.
+    """
+    from rich.text import Text
+
+    console, shown = _console(stream), Text(text)
+    begins = text.find(verdict)
+    if verdict in STYLES and begins >= 0:
+        shown.stylize(STYLES[verdict], begins, begins + len(verdict))
+    with console.capture() as capture:
+        console.print(shown, soft_wrap=True)
+    return capture.get()
+
+
+def _console(stream: TextIO) -> "Console":
+    """One that reads nothing into what it is given. A height is needed: without one a dumb terminal has 80 columns."""
+    from rich.console import Console
+
+    return Console(file=stream, force_terminal=True, force_jupyter=False, width=width(), height=25, markup=False,
+                   emoji=False, highlight=False, legacy_windows=False)  # fmt: skip
 
 
 def _least(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:

@@ -10,6 +10,7 @@ from inductor_debug.pipeline.command_line.app import Format, FormatOption, RowsO
 from inductor_debug.pipeline.command_line.printing import print_analysis
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.summary import parts_of
+from inductor_debug.pipeline.live import working
 from inductor_debug.pipeline.query import compare_command as compare
 from inductor_debug.pipeline.query import list_command as listing
 from inductor_debug.pipeline.query import repro_command
@@ -169,9 +170,14 @@ def report_command(
 def export_command(
     run: Annotated[Path | None, typer.Argument(help="the run's folder or id; by default the newest")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="the archive; by default its run's name")] = None,
+    output: FormatOption = Format.TABLE,
 ) -> int:
     stored = analysis.open_run(run or store.newest())
     path = out or Path(f"{stored.folder.resolve().name}.zip")
-    formats.write(bundle(stored), path)
-    say(str(path))
+    with working(f"packing {stored.folder}"):
+        formats.write(bundle(stored), path)
+    if output is Format.JSON:
+        print_json({"run": str(stored.folder), "archive": str(path)})
+    else:
+        say(str(path))
     return 0

@@ -7,7 +7,6 @@ import argparse
 import contextlib
 import logging
 import shlex
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -120,7 +119,7 @@ def _seen(session: Session, configurations: Sequence[Config], runs: int | None =
     """
     task: Task = partial(run_job, origin=Origin.here(), flags=session.flags, expected=session.expected)
     alone = bool(configurations) and all(each.runner.isolation == "process" for each in configurations)
-    displayed = alone and live.is_shown() and (session.as_json or sys.stdout.isatty())
+    displayed = alone and live.is_shown(prints=not session.as_json)
     session.overrides[:0] = console.overrides(loudness(), displayed=displayed, on_stderr=session.as_json)
     if not displayed:
         yield task
