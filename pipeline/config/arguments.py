@@ -15,6 +15,7 @@ from inductor_debug.pipeline.config.schema_fields import leaves
 from inductor_debug.pipeline.loudness import QUIET_FLAGS, QUIET_HELP, VERBOSE_FLAGS, VERBOSE_HELP
 from inductor_debug.stages.registry import declared
 
+FORMATS = ("table", "json")
 _STAGE_LIST = re.compile(r"(\+{0,2})stages=(.*)", re.DOTALL)
 _LIST = re.compile(r"stages=\[([^\[\]]*)\]")
 
@@ -26,7 +27,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = get_args_parser()
     parser.add_argument(*QUIET_FLAGS, action="store_true", help=QUIET_HELP)
     parser.add_argument(*VERBOSE_FLAGS, action="store_true", help=VERBOSE_HELP)
-    parser.add_argument("--format", choices=("table", "json"), default="table", help="json prints the result as JSON")
+    parser.add_argument("--format", choices=FORMATS, default="table", help="json prints the result as JSON")
     return parser
 
 
