@@ -55,6 +55,13 @@ def print_text(text: str) -> None:
     _write(text)
 
 
+def print_help(text: str) -> None:
+    """A help text; on a terminal what does not fit goes on below, indented."""
+    if is_terminal(sys.stdout):
+        text = "".join(f"{_filled(line, ' ' * (len(line) - len(line.lstrip()) + 4))}\n" for line in text.splitlines())
+    _write(text)
+
+
 def print_table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
     """On a terminal as :func:`drawn`; else columns as wide as their widest cell.
 
@@ -84,11 +91,13 @@ def _fitted(text: str, stream: TextIO) -> str:
     """Lines broken between words where a terminal is narrower; a command to type stays one line, to be copied."""
     if not is_terminal(stream):
         return text
-    return "\n".join(
-        line if line.lstrip().lower().startswith("try:") else
-        textwrap.fill(line, width(), break_long_words=False, break_on_hyphens=False, replace_whitespace=False)
-        for line in text.split("\n")
-    )  # fmt: skip
+    return "\n".join(line if line.lstrip().lower().startswith("try:") else _filled(line) for line in text.split("\n"))
+
+
+def _filled(line: str, indent: str = "") -> str:
+    """A line in lines of the terminal's width, those behind the first indented; a longer word stays whole."""
+    return textwrap.fill(line, width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
+                         replace_whitespace=False)  # fmt: skip
 
 
 def _write(text: str) -> None:

@@ -9,7 +9,7 @@ from on_terminal import COLOR, environment, piped, plain, shown
 from rich.cells import cell_len
 from test_cli_commands import make_run
 
-from inductor_debug.pipeline.terminal_tables import drawn
+from inductor_debug.pipeline.terminal_tables import colored, drawn
 
 MARKUP = "[red]no[/red] [link=file:///x]here[/link] :smile: [bold"
 NAME = "2026-01-02/12-00-00-000000-resnet18-warn16-inductor"
@@ -89,7 +89,7 @@ def test_messages_break_between_words_and_a_command_stays_whole(tmp_path: Path) 
 
 
 def test_help_fits_the_terminal(tmp_path: Path) -> None:
-    for words in (["--help"], ["check", "--help"]):
+    for words in (["--help"], ["check", "--help"], ["run", "--help"]):
         code, sent = shown(words, tmp_path, environment(60))
         assert code == 0 and max(map(len, sent.splitlines())) <= 60
 
@@ -102,3 +102,26 @@ def test_a_pipe_and_help_do_without_rich(outputs: Path) -> None:
         [sys.executable, "-c", program], cwd=outputs, env=environment(), capture_output=True, text=True
     )
     assert done.stdout.splitlines()[-1] == "[]", done.stderr
+
+
+def test_quiet_leaves_advice_out_and_errors_in(outputs: Path) -> None:
+    words = ["clean", "verdict=crashed"]
+    assert piped(words, outputs, environment()).stderr == "nothing to remove\n"
+    assert piped(["--quiet", *words], outputs, environment()).stderr == ""
+    assert "no folder 'nosuch'" in piped(["-q", "list", "nosuch"], outputs, environment()).stderr
+    assert "got --quiet and --verbose" in piped(["-q", "-v", "list"], outputs, environment()).stderr
+
+
+def test_a_command_that_takes_no_run_starts_logging_on_standard_error_with_verbose(outputs: Path) -> None:
+    program = ("import logging, sys; from inductor_debug.pipeline import cli; cli.main([*sys.argv[1:], 'list']); "
+               "logging.getLogger('inductor_debug.any').debug('a detail')")  # fmt: skip
+    for words, told in ((["-v"], "[inductor_debug.any][DEBUG] - a detail\n"), ([], "")):
+        done = subprocess.run([sys.executable, "-c", program, *words], cwd=outputs, env=environment(),
+                              capture_output=True, text=True)  # fmt: skip
+        assert done.stderr == told and "detail" not in done.stdout
+
+
+def test_a_state_has_its_color(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    assert colored("ok      Python: ok", "ok", sys.stdout) == "\x1b[32mok\x1b[0m      Python: ok\n"
+    assert colored("[red]x[/red]", "x", sys.stdout) == "[red]x[/red]\n"

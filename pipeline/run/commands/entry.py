@@ -12,7 +12,7 @@ from inductor_debug.pipeline.config.help import help_text
 from inductor_debug.pipeline.directory.summary import EXIT_CONFIGURATION
 from inductor_debug.pipeline.loudness import ask_for, of_one_command
 from inductor_debug.pipeline.run.interruption import Interruption
-from inductor_debug.pipeline.terminal import tell_error
+from inductor_debug.pipeline.terminal import print_help, tell_error
 
 EXIT_INTERRUPTED = 130
 
@@ -38,7 +38,7 @@ def main(argv: Sequence[str] | None = None, *, refuse: bool = False) -> int:
 
 def _main(argv: list[str], refuse: bool) -> int:
     if any(word in ("--help", "-h") for word in argv):
-        sys.stdout.write(help_text(arguments.config_dir_of(argv)))
+        print_help(help_text(arguments.config_dir_of(argv)))
         return 0
     from inductor_debug.pipeline.config.strict_types import strict_types
     from inductor_debug.pipeline.run.commands import jobs
