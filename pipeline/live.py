@@ -84,7 +84,9 @@ def progress(*columns: "ProgressColumn | str") -> Iterator["Progress"]:
     from rich.console import Console
     from rich.progress import Progress
 
-    console = Console(file=sys.stderr, markup=False, emoji=False, highlight=False, force_jupyter=False)
+    uncolored = bool(os.environ.get("NO_COLOR"))
+    console = Console(file=sys.stderr, markup=False, emoji=False, highlight=False, force_jupyter=False,
+                      no_color=uncolored)  # fmt: skip
     before = (sys.stdout, sys.stderr)
     ours = tuple(_Above(stream, console) if stream.isatty() else stream for stream in before)
     shown = Progress(*columns, console=console, transient=True, expand=True, redirect_stdout=False,

@@ -76,8 +76,9 @@ def _console(stream: TextIO) -> "Console":
     """One that reads nothing into what it is given. A height is needed: without one a dumb terminal has 80 columns."""
     from rich.console import Console
 
+    uncolored = bool(os.environ.get("NO_COLOR"))  # an empty one says nothing
     return Console(file=stream, force_terminal=True, force_jupyter=False, width=width(), height=25, markup=False,
-                   emoji=False, highlight=False, legacy_windows=False)  # fmt: skip
+                   emoji=False, highlight=False, legacy_windows=False, no_color=uncolored)  # fmt: skip
 
 
 def _least(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
