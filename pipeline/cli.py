@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline import completion
 from inductor_debug.pipeline.command_line import checking, keeping, reading, running
-from inductor_debug.pipeline.command_line.app import app, in_order
+from inductor_debug.pipeline.command_line.app import app, in_order, own_flags
+from inductor_debug.pipeline.loudness import of_one_command
 from inductor_debug.pipeline.run.commands import entry
 from inductor_debug.pipeline.streams import steady_streams
-from inductor_debug.pipeline.terminal import tell
+from inductor_debug.pipeline.terminal import tell_error
 
 __all__ = ["app", "main"]
 MODULES = (running, reading, checking, keeping)
@@ -19,31 +20,33 @@ MODULES = (running, reading, checking, keeping)
 
 def main(argv: Sequence[str] | None = None) -> int:
     """The console script. ``run`` and its overrides go to the entry untouched, typer never sees them."""
-    with steady_streams():
+    with steady_streams(), of_one_command():
         return _main(list(sys.argv[1:] if argv is None else argv))
 
 
 def _main(arguments: list[str]) -> int:
-    if arguments[:1] == ["run"]:
-        return entry.main(arguments[1:])
+    flags = own_flags(arguments)
+    command = arguments[len(flags) : len(flags) + 1]
+    if command == ["run"]:
+        return entry.main([*flags, *arguments[len(flags) + 1 :]])
     if arguments[:1] == ["complete"]:  # what the scripts of ``completion`` call
         return completion.main(arguments[1:], app)
     blank = next((place for place, word in enumerate(arguments) if not word.strip()), None)
     if blank is not None:
         after = f" after {arguments[blank - 1]}" if blank else ""
-        tell(f"command line: got {arguments[blank]!r}{after}; valid: no blank word.\nTry: inductor-debug --help")
+        tell_error(f"command line: got {arguments[blank]!r}{after}; valid: no blank word.\nTry: inductor-debug --help")
         return entry.EXIT_CONFIGURATION
-    asked = arguments.index("--") if arguments[:1] == ["minify"] and "--" in arguments else len(arguments)
+    asked = arguments.index("--") if command == ["minify"] and "--" in arguments else len(arguments)
     try:
         code = app(arguments[:asked], prog_name="inductor-debug", standalone_mode=False, obj=arguments[asked + 1 :])
     except UserError as error:
-        tell(str(error))
+        tell_error(str(error))
         return entry.EXIT_CONFIGURATION
     except OSError as error:
         if error.filename is None:
             raise
         named = os.fsdecode(error.filename2 or error.filename)
-        tell(
+        tell_error(
             f"{named}: {error.strerror}; valid: files that can be read and folders that can be written.\n"
             "Try: another folder, or free what the system says is in the way"
         )
@@ -53,7 +56,7 @@ def _main(arguments: list[str]) -> int:
             raise  # not one of the command line parser's own
         commands = ", ".join(in_order(command.name or "" for command in app.registered_commands))
         said = " ".join(error.format_message().split())
-        tell(f"command line: {said}; valid commands: {commands}.\nTry: inductor-debug --help")
+        tell_error(f"command line: {said}; valid commands: {commands}.\nTry: inductor-debug --help")
         return entry.EXIT_CONFIGURATION
     return int(code or 0)
 

@@ -4,6 +4,7 @@
 ``python -m inductor_debug complete``, for the words that may stand at the cursor.
 """
 
+import itertools
 import re
 import shlex
 import sys
@@ -16,11 +17,14 @@ from typing import TYPE_CHECKING
 
 from inductor_debug.models.errors import UserError
 from inductor_debug.models.options import choices_of, items_of
-from inductor_debug.pipeline.config.arguments import config_dir_of, flags
+from inductor_debug.pipeline.config.arguments import FORMATS, config_dir_of, flags
 from inductor_debug.pipeline.config.help import GROUPS, options
 from inductor_debug.pipeline.config.keys import selected_stages
 from inductor_debug.pipeline.config.schema_fields import field_of, leaves
 from inductor_debug.pipeline.directory import store
+from inductor_debug.pipeline.directory.summary import EXIT_CODES
+from inductor_debug.pipeline.loudness import QUIET_FLAGS, VERBOSE_FLAGS
+from inductor_debug.pipeline.query.list_command import FILTERS
 from inductor_debug.stages.artifacts.files import REPRO
 from inductor_debug.stages.backends.plugins import installed_adapters
 from inductor_debug.stages.registry import declared
@@ -30,7 +34,12 @@ from inductor_debug.stages.torch_internals.registered_names import registered_na
 if TYPE_CHECKING:
     from typer import Typer
 
+_MAKE_A_RUN = ("rerun", "minify")
+"""Commands that take a run, and the words of a run's command line."""
 MODULES = ("pipeline", "inductor_debug.pipeline")
+_OWN_FLAGS = (*QUIET_FLAGS, *VERBOSE_FLAGS)
+_RUNS = ("run", "runs", "arguments")
+"""Arguments of commands that name stored runs."""
 _TAKE_A_VALUE = ("--config-dir", "-cd", "--config-path", "-cp", "--config-name", "-cn", "--package", "-p")
 
 
@@ -111,26 +120,33 @@ def command_parameters(app: "Typer") -> dict[str, list[Parameter]]:
             options = tuple(word for word in spelt if isinstance(word, str) and isinstance(told[0], OptionInfo))
             members = [member.value for member in kind] if isinstance(kind, type) and issubclass(kind, Enum) else []
             choices = tuple(analysis.questions()) if "--type" in options else tuple(members)
-            found[command.name].append(Parameter(options, kind is not bool, choices, name in ("run", "runs", "words")))
+            found[command.name].append(Parameter(options, kind is not bool, choices, name in _RUNS))
     return found
 
 
 def _commands(words: Sequence[str], current: str, app: "Typer") -> list[str]:
     """Completions of ``inductor-debug``: a command, then what it takes."""
+    words = words[sum(1 for _ in itertools.takewhile(_OWN_FLAGS.__contains__, words)) :]
     if words[:1] == ["run"]:
         return overrides(words[1:], current)
     commands = command_parameters(app)
     if not words:
-        return [*commands, "--help"]
+        return [*commands, "--help", *_OWN_FLAGS]
     command, given = words[0], words[1:]
     parameters = commands.get(command, [])
     for parameter in parameters:
         if given and given[-1] in parameter.options and parameter.takes_value:
-            return list(parameter.choices)
+            return _profile_fields() if "--grid" in parameter.options else list(parameter.choices)
+        option, equals, _ = current.partition("=")
+        if equals and option in parameter.options:
+            return [f"{option}={choice}" for choice in parameter.choices]
     if current.startswith("-"):
-        return ["--help", *(name for parameter in parameters for name in parameter.options)]
-    if command == "rerun" and given:
+        own = _OWN_FLAGS if command in _MAKE_A_RUN else ()
+        return ["--help", *own, *(name for parameter in parameters for name in parameter.options)]
+    if command in _MAKE_A_RUN and given:
         return overrides(given[1:], current)
+    if command in ("list", "clean"):
+        return _columns(current)
     if command == "repro" and given:
         return _scripts(given[0])
     found = [choice for parameter in parameters if not parameter.options for choice in parameter.choices]
@@ -141,6 +157,21 @@ def _commands(words: Sequence[str], current: str, app: "Typer") -> list[str]:
     return found
 
 
+def _profile_fields() -> list[str]:
+    """What a grid may vary."""
+    return [f"{leaf.removeprefix('accel.')}=" for leaf in leaves() if leaf.startswith("accel.")]
+
+
+def _columns(current: str) -> list[str]:
+    """``KEY=PATTERN`` of the table of runs; a pattern may be one of several, parted by commas."""
+    key, equals, value = current.partition("=")
+    if not equals:
+        return [f"{name}=" for name in FILTERS]
+    known = [*EXIT_CODES, store.NO_RESULT, store.DAMAGED] if key == "verdict" else _choices(key, ())
+    before = value[: value.rfind(",") + 1]
+    return [f"{key}={before}{choice}" for choice in known if " " not in choice and choice not in before.split(",")]
+
+
 def _scripts(run: str) -> list[str]:
     """The file names of a run's reproductions."""
     return [path.name for path in (store.locate(Path(run)) / REPRO.folder).glob("*.py")]
@@ -148,7 +179,8 @@ def _scripts(run: str) -> list[str]:
 
 def _runs(given: Sequence[str]) -> list[str]:
     try:
-        return [str(run) for run in store.find_runs(store.OUTPUTS) if str(run) not in given]
+        found = [str(run) for run in store.find_runs(store.OUTPUTS)]
+        return [run for run in (*found, *([str(store.LATEST)] if found else ())) if run not in given]
     except UserError:  # no run has been made here
         return []
 
@@ -162,6 +194,8 @@ def overrides(given: Sequence[str], current: str) -> list[str]:
     """
     if given and given[-1] in _TAKE_A_VALUE:
         return []  # a path, or a name in a folder that is not ours
+    if given and given[-1] == "--format":
+        return list(FORMATS)
     if current.startswith("-"):
         return flags()
     signs = re.match(r"[+~]*", current)

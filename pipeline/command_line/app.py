@@ -1,11 +1,23 @@
 """The command line's parser, and the options that several commands take."""
 
-from collections.abc import Iterable
+import itertools
+import logging
+from collections.abc import Iterable, Sequence
 from enum import StrEnum
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
+
+from inductor_debug.pipeline.loudness import (
+    QUIET_FLAGS,
+    QUIET_HELP,
+    VERBOSE_FLAGS,
+    VERBOSE_HELP,
+    Loudness,
+    ask_for,
+    loudness,
+)
 
 ORDER = ("run", "rerun", "minify", "list", "show", "report", "export", "analyze", "compare", "repro", "check",
          "profiles", "doctor", "clean", "cache")  # fmt: skip
@@ -32,6 +44,25 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="``inductor-debug``: ``run`` is ``python -m pipeline`` from any directory; the rest reads stored runs.",
 )
+
+
+QuietOption = Annotated[bool, typer.Option(*QUIET_FLAGS, help=QUIET_HELP)]
+VerboseOption = Annotated[bool, typer.Option(*VERBOSE_FLAGS, help=VERBOSE_HELP)]
+_RUNS = ("rerun", "minify")
+"""Commands that make a run, whose console is Hydra's."""
+
+
+@app.callback()
+def options(context: typer.Context, quiet: QuietOption = False, verbose: VerboseOption = False) -> None:
+    ask_for(quiet, verbose)
+    if loudness() is Loudness.VERBOSE and context.invoked_subcommand not in _RUNS:
+        logging.basicConfig(format="[%(name)s][%(levelname)s] - %(message)s")  # on the standard error
+        logging.getLogger("inductor_debug").setLevel(logging.DEBUG)
+
+
+def own_flags(words: Sequence[str]) -> list[str]:
+    """The flags before the command of a command line."""
+    return list(itertools.takewhile((*QUIET_FLAGS, *VERBOSE_FLAGS).__contains__, words))
 
 
 class Format(StrEnum):

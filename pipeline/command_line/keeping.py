@@ -8,11 +8,12 @@ import typer
 
 from inductor_debug.pipeline import completion
 from inductor_debug.pipeline.command_line.app import Format, FormatOption, app
+from inductor_debug.pipeline.live import working
 from inductor_debug.pipeline.query import cache_command as kept
 from inductor_debug.pipeline.query import clean_command as clean
 from inductor_debug.pipeline.query.doctor.checks import checks
 from inductor_debug.pipeline.query.trust import ask
-from inductor_debug.pipeline.terminal import print_json, print_table, say, tell
+from inductor_debug.pipeline.terminal import print_json, print_table, say, say_with, tell, tell_error
 from inductor_debug.stages.formatting import counted
 
 
@@ -83,7 +84,7 @@ def clean_command(
         yes,
         sure="they are to go",
     )
-    tell(clean.remove(wanted, found, tell))
+    tell(clean.remove(wanted, found, tell_error))
     return 0
 
 
@@ -94,12 +95,13 @@ def clean_command(
 )
 def doctor_command(output: FormatOption = Format.TABLE) -> int:
     found = []
-    for check in checks():
-        found.append(check)
-        if output is Format.TABLE:
-            say(f"{check.state:<6}  {check.what}: {check.found}")
-            if check.mend:
-                say(f"        try: {check.mend}")
+    with working("trying what runs need", prints=output is Format.TABLE):
+        for check in checks():
+            found.append(check)
+            if output is Format.TABLE:
+                say_with(check.state, f"{check.state:<6}  {check.what}: {check.found}")
+                if check.mend:
+                    say(f"        try: {check.mend}")
     if output is Format.JSON:
         print_json([vars(check) for check in found])
     return 1 if any(check.state == "bad" for check in found) else 0

@@ -10,6 +10,7 @@ from inductor_debug.pipeline.command_line.app import Format, FormatOption, RowsO
 from inductor_debug.pipeline.command_line.printing import print_analysis
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.summary import parts_of
+from inductor_debug.pipeline.live import working
 from inductor_debug.pipeline.query import compare_command as compare
 from inductor_debug.pipeline.query import list_command as listing
 from inductor_debug.pipeline.query import repro_command
@@ -17,7 +18,7 @@ from inductor_debug.pipeline.query.analyze_command import answered
 from inductor_debug.pipeline.query.export import formats
 from inductor_debug.pipeline.query.export.bundle import bundle
 from inductor_debug.pipeline.run.compiled_by import flat
-from inductor_debug.pipeline.terminal import cell, print_json, print_table, print_text, say, tell
+from inductor_debug.pipeline.terminal import cell, print_json, print_table, print_text, say, tell_error
 from inductor_debug.stages.artifacts.files import REPORT_PAGE
 
 
@@ -34,14 +35,14 @@ def list_command(
     last: Annotated[int | None, typer.Option("--last", min=1, help="only so many, the newest")] = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    rows = listing.rows(listing.Asked.of(words or []), last, lambda told: tell(f"not listed: {told}"))
+    rows = listing.rows(listing.Asked.of(words or []), last, lambda told: tell_error(f"not listed: {told}"))
     if output is Format.JSON:
         print_json(rows)
         return 0
     print_table(list(store.COLUMNS), rows)
     for row in rows:
         if row[store.DAMAGE]:
-            tell(f"damaged: {row[store.DAMAGE]}")
+            tell_error(f"damaged: {row[store.DAMAGE]}")
     return 0
 
 
@@ -172,9 +173,14 @@ def report_command(
 def export_command(
     run: Annotated[Path | None, typer.Argument(help="the run's folder or id; by default the newest")] = None,
     out: Annotated[Path | None, typer.Option("--out", help="the archive; by default its run's name")] = None,
+    output: FormatOption = Format.TABLE,
 ) -> int:
     stored = analysis.open_run(run or store.newest())
     path = out or Path(f"{stored.folder.resolve().name}.zip")
-    formats.write(bundle(stored), path)
-    say(str(path))
+    with working(f"packing {stored.folder}"):
+        formats.write(bundle(stored), path)
+    if output is Format.JSON:
+        print_json({"run": str(stored.folder), "archive": str(path)})
+    else:
+        say(str(path))
     return 0

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from inductor_debug.pipeline.command_line.app import app
+from inductor_debug.pipeline.command_line.app import Format, FormatOption, app
 from inductor_debug.pipeline.query.rerun_command import minify_overrides, rerun
 from inductor_debug.pipeline.run.commands import entry
 
@@ -32,8 +32,9 @@ def rerun_command(
     anyway: Annotated[
         bool, typer.Option("--anyway", help="also where versions, device or code are others: what differs is told")
     ] = False,
+    output: FormatOption = Format.TABLE,
 ) -> int:
-    return rerun(run, context.args, yes=yes, anyway=anyway)
+    return rerun(run, context.args, yes=yes, anyway=anyway, as_json=output is Format.JSON)
 
 
 @app.command(
@@ -47,6 +48,7 @@ def minify_command(
     run: Annotated[Path, typer.Argument(help="the run's folder")],
     yes: Annotated[bool, typer.Option("--yes", help="don't ask before what the run names is executed")] = False,
     anyway: Annotated[bool, typer.Option("--anyway", help="also where versions, device or code are others")] = False,
+    output: FormatOption = Format.TABLE,
 ) -> int:
     return rerun(run, [*context.args, *minify_overrides(context.obj)], yes=yes, anyway=anyway, command="minify",
-                 words=context.obj or ())  # fmt: skip
+                 words=context.obj or (), as_json=output is Format.JSON)  # fmt: skip

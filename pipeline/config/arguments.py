@@ -12,17 +12,28 @@ from inductor_debug.models.errors import ConfigurationError, closest_first, inva
 from inductor_debug.models.stored import read_yaml, shaped
 from inductor_debug.pipeline.config.renamed import with_names_of_today
 from inductor_debug.pipeline.config.schema_fields import leaves
+from inductor_debug.pipeline.loudness import QUIET_FLAGS, QUIET_HELP, VERBOSE_FLAGS, VERBOSE_HELP
 from inductor_debug.stages.registry import declared
 
+FORMATS = ("table", "json")
 _STAGE_LIST = re.compile(r"(\+{0,2})stages=(.*)", re.DOTALL)
 _LIST = re.compile(r"stages=\[([^\[\]]*)\]")
 
 
-def flags() -> list[str]:
-    """Every flag of a run's command line, as Hydra has them."""
+def _parser() -> argparse.ArgumentParser:
+    """Hydra's own, with our flags."""
     from hydra._internal.utils import get_args_parser
 
-    return [option for action in get_args_parser()._actions for option in action.option_strings]
+    parser = get_args_parser()
+    parser.add_argument(*QUIET_FLAGS, action="store_true", help=QUIET_HELP)
+    parser.add_argument(*VERBOSE_FLAGS, action="store_true", help=VERBOSE_HELP)
+    parser.add_argument("--format", choices=FORMATS, default="table", help="json prints the result as JSON")
+    return parser
+
+
+def flags() -> list[str]:
+    """Every flag of a run's command line: Hydra's and ours."""
+    return [option for action in _parser()._actions for option in action.option_strings]
 
 
 def config_dir_of(argv: Sequence[str]) -> Path | None:
@@ -37,9 +48,7 @@ def config_dir_of(argv: Sequence[str]) -> Path | None:
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
     """Flags and overrides; ConfigurationError for a flag that there is not."""
-    from hydra._internal.utils import get_args_parser
-
-    parser = get_args_parser()
+    parser = _parser()
     parser.prog = "python -m pipeline"
 
     def fail(message: str) -> NoReturn:

@@ -6,8 +6,10 @@ from typing import Any
 
 from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline.directory import store
+from inductor_debug.pipeline.live import tracked
 from inductor_debug.pipeline.query import analyze
 from inductor_debug.pipeline.query.runs import runs_of
+from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.stored_run import Analysis, Table, Wanted
 
 
@@ -31,17 +33,18 @@ def answered(folders: Sequence[Path], kind: str, wanted: Wanted) -> tuple[Analys
     told: list[str] = []
     tables: dict[str, Table] = {}
     refused: list[UserError] = []
-    for run in found.runs:
-        name = str(run.folder)
-        try:
-            answer = analyze(run, kind, wanted)
-        except UserError as error:
-            refused.append(error)
-            told.append(f"{name}: {str(error).splitlines()[0].removeprefix(f'{name}: ')}")
-            continue
-        told += [f"{name}: {sentence}" for sentence in answer.told]
-        for table in answer.tables:
-            _add(tables, table, name)
+    with tracked(found.runs, f"asking {counted(len(found.runs), 'run')}") as runs:
+        for run in runs:
+            name = str(run.folder)
+            try:
+                answer = analyze(run, kind, wanted)
+            except UserError as error:
+                refused.append(error)
+                told.append(f"{name}: {str(error).splitlines()[0].removeprefix(f'{name}: ')}")
+                continue
+            told += [f"{name}: {sentence}" for sentence in answer.told]
+            for table in answer.tables:
+                _add(tables, table, name)
     if len(refused) == len(found.runs):
         raise refused[0]
     told += [f"{folder}: {reason}" for folder, reason in found.lost.items()]

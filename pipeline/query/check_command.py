@@ -8,6 +8,7 @@ import datetime
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.folders import made
+from inductor_debug.pipeline.live import tracked
 from inductor_debug.pipeline.query.check_profile import Against, Asked, against
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import BreakRecord
@@ -131,7 +133,9 @@ def grid(run: Path, asked: Asked, overrides: Sequence[str], out: Path | None) ->
     graphs = read_graphs(run)
     points, found = parse_grid(overrides), against(run, asked)
     _, note = _valid(found, graphs)
-    table = check_grid(graphs, found.config, points, found.base)
+    with contextlib.ExitStack() as entered:
+        shown = partial(tracked, what="checking points")
+        table = check_grid(graphs, found.config, points, found.base, lambda every: entered.enter_context(shown(every)))
     folder = _made(out, "grid")
     name = found.base.name if found.base else found.config.name
     title = f"{run.name} against {name}: {len(table):,} points of {', '.join(points)}"

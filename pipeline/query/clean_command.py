@@ -17,6 +17,7 @@ from inductor_debug.pipeline.directory.names import LOG, SWEEP_OWNER, own_names
 from inductor_debug.pipeline.directory.ownership import is_owned, remove_run, remove_sweep
 from inductor_debug.pipeline.directory.refusals import DirectoryRefused
 from inductor_debug.pipeline.directory.removal import files_below
+from inductor_debug.pipeline.live import tracked
 from inductor_debug.pipeline.query import list_command as listing
 from inductor_debug.stages.formatting import counted
 
@@ -76,8 +77,8 @@ class Wanted:
 
     def found(self) -> list["Found"]:
         """The runs, oldest first."""
-        runs = store.find_runs(self.asked.root)
-        return [found for run in runs if (found := self.fitting(run)) is not None]
+        with tracked(store.find_runs(self.asked.root), "reading runs") as runs:
+            return [found for run in runs if (found := self.fitting(run)) is not None]
 
     def fits(self, run: Path) -> bool:
         """Whether all conditions fit a run as it is now."""
@@ -108,18 +109,19 @@ def remove(wanted: Wanted, runs: Sequence[Found], tell: Callable[[str], None]) -
         tell: called with why a run is left as it is.
     """
     removed = []
-    for run in runs:
-        folder = run.folder.absolute()
-        try:
-            if any(is_owned(above, SWEEP_OWNER) for above in folder.parents):
-                tell(f"left: {run.folder}: its sweep goes on")
-            elif remove_run(folder, partial(wanted.fits, run.folder)):
-                removed.append(run)
-                _remove_above(wanted.asked.root.absolute(), folder)
-            else:
-                tell(f"left: {run.folder}: it is no longer what was asked for")
-        except DirectoryRefused as error:
-            tell(f"left: {str(error).splitlines()[0]}")
+    with tracked(runs, "removing runs") as each:
+        for run in each:
+            folder = run.folder.absolute()
+            try:
+                if any(is_owned(above, SWEEP_OWNER) for above in folder.parents):
+                    tell(f"left: {run.folder}: its sweep goes on")
+                elif remove_run(folder, partial(wanted.fits, run.folder)):
+                    removed.append(run)
+                    _remove_above(wanted.asked.root.absolute(), folder)
+                else:
+                    tell(f"left: {run.folder}: it is no longer what was asked for")
+            except DirectoryRefused as error:
+                tell(f"left: {str(error).splitlines()[0]}")
     size = format_bytes(sum(run.nbytes for run in removed))
     rest = [run.folder for run in removed if run.folder.is_dir() and any(run.folder.iterdir())]
     theirs = f"; {counted(len(rest), 'folder')} of them left, for other files are in it" if rest else ""

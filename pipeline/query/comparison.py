@@ -12,6 +12,7 @@ from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.names import SUMMARY
 from inductor_debug.pipeline.directory.rundir import run_id
+from inductor_debug.pipeline.live import tracked
 from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.run.compiled_by import flat
 from inductor_debug.stages.artifacts import files
@@ -51,7 +52,8 @@ def runs_of(folders: Sequence[Path]) -> list[StoredRun]:
     found: list[StoredRun] = []
     for folder in map(store.existing, folders):
         below = [folder] if StoredFolder(folder).has(SUMMARY) else store.find_runs(folder)
-        found += [open_run(run) for run in below or [folder]]
+        with tracked(below or [folder], "reading runs") as runs:
+            found += map(open_run, runs)
     if len(found) < 2:
         raise UserError(
             f"compare: got {counted(len(found), 'run')}; valid: two runs or more, or a sweep's folder.\n"

@@ -9,6 +9,7 @@ from typing import Any
 
 from inductor_debug.models.errors import ConfigurationError, closest_first
 from inductor_debug.pipeline.directory import store
+from inductor_debug.pipeline.live import tracked
 from inductor_debug.stages.stored_run import Row
 
 FILTERS = ("model", "accel", "backend", "dtype", "mode", "verdict", "numerics")
@@ -74,5 +75,6 @@ def rows(asked: Asked, last: int | None, unlisted: Callable[[str], None]) -> lis
         last: only so many of them, the newest; None for all.
         unlisted: called with a message for a folder that can't be listed.
     """
-    found = [row for run in store.find_runs(asked.root, unlisted) if asked.fits(row := store.row(run))]
+    with tracked(store.find_runs(asked.root, unlisted), "reading runs") as runs:
+        found = [row for run in runs if asked.fits(row := store.row(run))]
     return found if last is None else found[len(found) - min(last, len(found)) :]

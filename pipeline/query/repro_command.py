@@ -13,6 +13,7 @@ from inductor_debug.pipeline.config.imports import arrange_path
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.names import SUMMARY
+from inductor_debug.pipeline.live import working
 from inductor_debug.pipeline.query import open_run, trust
 from inductor_debug.pipeline.query.handover.bug_report import bug_report
 from inductor_debug.pipeline.query.handover.owner import (
@@ -27,11 +28,11 @@ from inductor_debug.pipeline.query.handover.owner import (
 from inductor_debug.pipeline.query.handover.pytest_module import pytest_module
 from inductor_debug.pipeline.query.handover.stored import StoredRepro, answers
 from inductor_debug.pipeline.run import restoring
-from inductor_debug.pipeline.terminal import print_json, print_table, say, tell
+from inductor_debug.pipeline.terminal import print_json, print_table, print_text, say, tell, tell_error
 from inductor_debug.stages.encoding import write_atomically
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.repro.check import COULD_NOT_RUN, NOT_REPRODUCED, REPRODUCED
-from inductor_debug.stages.repro.verify import ran
+from inductor_debug.stages.repro.verify import Ending, ran
 from inductor_debug.stages.stored_run import Row, StoredRun
 
 LEAST = 4
@@ -123,14 +124,14 @@ def repros_of(folder: Path) -> tuple[list[StoredRepro], bool]:
     if StoredFolder(found).has(SUMMARY):
         return _of(open_run(found)), True
     repros: list[StoredRepro] = []
-    below = store.find_runs(found, lambda told: tell(f"not listed: {told}"))
+    below = store.find_runs(found, lambda told: tell_error(f"not listed: {told}"))
     if below in ([], [found]):
         store.read_summary(found)  # says why it is no run
     for run in below:
         try:
             repros += _of(open_run(run))
         except RunDirectoryError as error:
-            tell(f"left out: {_first_line(error)}")
+            tell_error(f"left out: {_first_line(error)}")
     return repros, False
 
 
@@ -204,7 +205,7 @@ def _facts(item: StoredRepro) -> Row:
     try:
         owner = str(owner_of(item))
     except RunDirectoryError as error:
-        tell(_first_line(error))
+        tell_error(_first_line(error))
         owner = None
     return {"failure_class": record.failure_class, "failure": record.failure or None,
             "fingerprint": record.fingerprint or None, "operations": record.nodes, "verified": record.verified,
@@ -228,8 +229,9 @@ def _show(asked: Asked, found: Sequence[StoredRepro], picked: StoredRepro | None
 
 
 def _print_text(text: str) -> None:
+    """Lines as they are, however wide: a script is there to be copied."""
     for line in text.splitlines():
-        say(line)
+        print_text(f"{visible(line)}\n")
 
 
 def _executing(item: StoredRepro, asked: Asked, what: str) -> AbstractContextManager[list[str]]:
@@ -246,20 +248,29 @@ def _executing(item: StoredRepro, asked: Asked, what: str) -> AbstractContextMan
 
 
 def _run(item: StoredRepro, asked: Asked) -> int:
-    with _executing(item, asked, "--run"):
+    with _executing(item, asked, "--run"), working(f"running {item.name}"):
         ending = ran(item.script(), timeout_s=LIMIT_S)
-    _print_text(ending.output)
-    if ending.code in (REPRODUCED, COULD_NOT_RUN) or (ending.code == NOT_REPRODUCED and answers(ending.output)):
-        return ending.code
-    tell(how_it_ended(ending))  # Python's own exit code 1 is no answer
-    return COULD_NOT_RUN
+    if asked.as_json:
+        print_json({"path": item.record.path, "exit_code": _code(ending), "output": ending.output})
+    else:
+        _print_text(ending.output)
+    if _code(ending) != ending.code:
+        tell_error(how_it_ended(ending))
+    return _code(ending)
+
+
+def _code(ending: Ending) -> int:
+    """The script's exit code, where it is an answer: Python's own exit code 1 is none."""
+    if ending.code == NOT_REPRODUCED and answers(ending.output):
+        return NOT_REPRODUCED
+    return REPRODUCED if ending.code == REPRODUCED else COULD_NOT_RUN
 
 
 def _steps(item: StoredRepro, asked: Asked) -> list[Step]:
     if item.is_violation:
         return []  # a rule's: no compiler to run it through
-    with _executing(item, asked, "--owner"):
-        return through_each(item, tell)
+    with _executing(item, asked, "--owner"), working("running it", tell) as told:
+        return through_each(item, told)
 
 
 def _print_owner(owner: Owner, item: StoredRepro, asked: Asked) -> None:
@@ -282,6 +293,9 @@ def _print_owner(owner: Owner, item: StoredRepro, asked: Asked) -> None:
 def _export(item: StoredRepro, owner: Owner, asked: Asked) -> None:
     data = item.data if asked.out is None or not item.data else f"{asked.out.stem}{Path(item.data).suffix}"
     text = pytest_module(item, data) if asked.export is Export.PYTEST else bug_report(item, owner, data)
+    if asked.out is None and asked.as_json:
+        print_json({"path": item.record.path, "text": text, "reads": data or None})
+        return
     if asked.out is None:
         _print_text(text)
         if data:
@@ -293,4 +307,7 @@ def _export(item: StoredRepro, owner: Owner, asked: Asked) -> None:
         raise UserError(f"{there} is there", key="--out", valid="a file that is not", hint="--out another.py")
     for path, content in files.items():
         write_atomically(path, content)
-        say(f"written to {path}")
+        if not asked.as_json:
+            say(f"written to {path}")
+    if asked.as_json:
+        print_json({"path": item.record.path, "written": [*map(str, files)]})

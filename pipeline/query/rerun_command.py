@@ -20,8 +20,9 @@ STAGES = "stages=[minify,report]"
 
 
 def rerun(
-    run: Path, overrides: Sequence[str], *, yes: bool, anyway: bool, command: str = "rerun", words: Sequence[str] = ()
-) -> int:
+    run: Path, overrides: Sequence[str], *, yes: bool, anyway: bool, command: str = "rerun", words: Sequence[str] = (),
+    as_json: bool = False,
+) -> int:  # fmt: skip
     """Run a stored run again with the variables that it had.
 
     Args:
@@ -31,6 +32,7 @@ def rerun(
         anyway: also where versions, device or code are others: what differs is told.
         command: of ``inductor-debug``, for messages.
         words: that it was given after ``--``, for messages.
+        as_json: print the new run's result as JSON.
 
     Returns:
         the exit code of the new run.
@@ -49,6 +51,7 @@ def rerun(
         ) from None
     trust.confirm(shown, trust.callables_in(config, overrides), yes, command, words)
     arguments = ["--config-path", str(run / ".hydra"), "--config-name", "config", *overrides]
+    arguments += ["--format", "json"] if as_json else []
     if not anyway:
         _readable(run, f"inductor-debug {command} {shown} --anyway")
     record = restoring.recorded(run)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from inductor_debug.models.errors import RunDirectoryError, UserError
 from inductor_debug.pipeline.directory import store
+from inductor_debug.pipeline.live import tracked
 from inductor_debug.pipeline.query import open_run
 from inductor_debug.stages.stored_run import StoredRun
 
@@ -32,13 +33,14 @@ def runs_of(folders: Sequence[Path]) -> Runs:
     """
     found = [run for folder in map(store.existing, folders) for run in store.find_runs(folder) or [folder]]
     runs, lost = [], {}
-    for run in dict.fromkeys(found):
-        try:
-            runs.append(open_run(run))
-        except UserError as error:
-            if len(found) == 1:
-                raise
-            lost[run] = str(error).splitlines()[0].removeprefix(f"{run}: ")
+    with tracked(list(dict.fromkeys(found)), "reading runs") as each:
+        for run in each:
+            try:
+                runs.append(open_run(run))
+            except UserError as error:
+                if len(found) == 1:
+                    raise
+                lost[run] = str(error).splitlines()[0].removeprefix(f"{run}: ")
     if not runs:
         named = ", ".join(map(str, folders))
         raise RunDirectoryError(f"RUN: {named}: no run there has a result; valid: runs' folders, or a sweep's.\n"

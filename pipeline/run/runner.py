@@ -33,6 +33,7 @@ from inductor_debug.pipeline.directory.records import TorchFound
 from inductor_debug.pipeline.directory.refusals import unwritable
 from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space, run_id
 from inductor_debug.pipeline.run import compiled_by
+from inductor_debug.pipeline.run.console import LAST
 from inductor_debug.pipeline.run.events import PREFLIGHT, Event, Found
 from inductor_debug.pipeline.run.interruption import Interruption, resumed_by
 from inductor_debug.pipeline.run.last_lines import last_lines
@@ -90,8 +91,9 @@ def run(
     claim = claim_run(directory, fingerprint(config), overwrite=config.runner.overwrite, stages=known, stands=stands)
     if claim.stands and stands is not None:
         with claim:
+            extra = None if keep_rejected else LAST
             logger.info("%s came to its end before, and nothing that its result depends on has changed: it stands "
-                        "(runner.cache=false makes it anew)", claim.path)  # fmt: skip
+                        "(runner.cache=false makes it anew)", claim.path, extra=extra)  # fmt: skip
             return stands.code
     if stands is not None and stands.why:
         logger.info("%s came to its end before, but %s: it runs again", claim.path, stands.why)
@@ -342,7 +344,7 @@ class Runner:
         result = summary.build_summary(self.plan.run, self.plan.stages, records, seconds, self.plan.compiled_by)
         self.rundir.store(SUMMARY, result)
         for line in last_lines(result, records, self.rundir.path, seconds):
-            logger.info("%s", line)
+            logger.info("%s", line, extra=None if self.plan.in_sweep else LAST)
         self.rundir.store(MANIFEST, manifest.build_manifest(self.described, self.rundir, self.plan.stages, records))
         for mistake in dict.fromkeys(record.mistake for record in records.values() if record.mistake):
             sys.stderr.write(f"{mistake}\n")

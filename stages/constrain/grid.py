@@ -9,7 +9,7 @@
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
@@ -91,6 +91,7 @@ def check_grid(
     config: AccelConfig,
     grid: Mapping[str, Sequence[Any]],
     base: Profile | None = None,
+    tracked: Callable[[list[tuple[Any, ...]]], Iterable[tuple[Any, ...]]] = iter,
 ) -> "pandas.DataFrame":
     """One row for each point: the grid's fields, then findings by severity and rule, and what they cost.
 
@@ -99,6 +100,7 @@ def check_grid(
         config: the profile that each point edits.
         grid: fields and their values.
         base: what ``config`` itself edits: a backend's own rules.
+        tracked: gives the points one by one, and may show how many are left.
 
     Columns: ``findings`` (errors and warnings), ``undecided``, ``waived``, and ``findings_RULE`` for each rule that any
     point has. ``nodes`` that a finding concerns, and ``cost_bytes`` of the findings together, are as in ``summary.csv``
@@ -107,7 +109,7 @@ def check_grid(
     import pandas
 
     points, rows = Points(graphs), []
-    for values in itertools.product(*grid.values()):
+    for values in tracked(list(itertools.product(*grid.values()))):
         point = dict(zip(grid, values, strict=True))
         found = points.at(validate_profile(replace(config, **point), {}, base=base))
         rows.append(

@@ -39,6 +39,21 @@ CASES: dict[str, tuple[str, list[str], list[str]]] = {
     "a profile to check against": ("inductor-debug check RUN accel=strict", ["strict16 ", "strict8 "], []),
     "an option's value": ("inductor-debug analyze --type kern", ["kernels "], ["json "]),
     "an open quote": ("inductor-debug run 'model=res", ["model=resnet18 "], []),
+    "a column of the list": ("inductor-debug list mod", ["model=", "mode="], ["models= "]),
+    "a column's value": ("inductor-debug list verdict=cr", ["crashed "], ["passed "]),
+    "a model to list": ("inductor-debug list model=bert,res", ["bert,resnet18 "], ["bert,bert "]),
+    "a column of what is removed": ("inductor-debug clean ver", ["verdict="], []),
+    "the latest run": ("inductor-debug show la", ["latest "], []),
+    "runs to check": ("inductor-debug check outputs/2026", ["outputs/2026-01-02/one-run "], []),
+    "a grid's field": ("inductor-debug check RUN --grid align", ["alignment="], ["accel.alignment="]),
+    "a report's format": ("inductor-debug report --format s", ["sarif "], ["json "]),
+    "a format": ("inductor-debug export --format j", ["json "], ["table "]),
+    "a run's format": ("inductor-debug run --format j", ["json "], []),
+    "a flag before the command": ("inductor-debug --qu", ["--quiet "], ["--verbose "]),
+    "a command behind a flag": ("inductor-debug -q an", ["analyze "], []),
+    "a run's flag": ("python -m pipeline --ver", ["--verbose ", "--version "], []),
+    "a flag of a rerun": ("inductor-debug rerun outputs/2026-01-02/one-run --q", ["--quiet "], []),
+    "overrides of a search": ("inductor-debug minify outputs/2026-01-02/one-run stages.mini", ["stages.minify."], []),
     "nothing there is": ("inductor-debug run model=zzz", [], ["resnet18 "]),
 }
 
@@ -154,6 +169,8 @@ def test_completing_imports_neither_torch_nor_what_else_is_slow(workplace: Path)
 def test_every_command_and_every_option_of_it_is_completed() -> None:
     for command in app.registered_commands:
         assert command.name in completion.candidates("inductor-debug ", app)
+        found = completion.candidates(f"inductor-debug {command.name} --", app)
+        assert "--format" in found or command.name == "completion"  # each has an answer for a program
         assert "--help" in completion.candidates(f"inductor-debug {command.name} --", app) or command.name == "run"
 
 

@@ -48,7 +48,7 @@ def slug(text: object, limit: int = 60) -> str:
 class Session:
     """One composition: Hydra, the primary configuration's name, the overrides, and the stored file it came from.
 
-    ``expected`` is what compiled the stored run.
+    ``expected`` is what compiled the stored run. With ``as_json`` standard output is for the result alone.
     """
 
     hydra: Any
@@ -58,6 +58,7 @@ class Session:
     flags: list[str] = field(default_factory=list)
     expected: Expected | None = None
     folders: Sequence[Path] = ()
+    as_json: bool = False
 
     @contextmanager
     def readable_errors(
@@ -115,7 +116,8 @@ def hydra_session(args: argparse.Namespace, refuse: bool = False) -> Iterator[Se
         # one moment for the whole command: each composition names the same directories
         OmegaConf.register_new_resolver("now", started.strftime, use_cache=True, replace=True)
         expected = None if stored is None else _expected(stored, args.overrides, refuse)
-        yield Session(hydra, name, args.overrides, str(stored or ""), _flags(stored, extra), expected, folders)
+        flags, as_json = _flags(stored, extra), args.format == "json"
+        yield Session(hydra, name, args.overrides, str(stored or ""), flags, expected, folders, as_json)
     finally:
         GlobalHydra.instance().clear()
 

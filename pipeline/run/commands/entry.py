@@ -10,8 +10,9 @@ from inductor_debug.models.errors import ConfigurationError, UserError
 from inductor_debug.pipeline.config import arguments
 from inductor_debug.pipeline.config.help import help_text
 from inductor_debug.pipeline.directory.summary import EXIT_CONFIGURATION
+from inductor_debug.pipeline.loudness import ask_for, of_one_command
 from inductor_debug.pipeline.run.interruption import Interruption
-from inductor_debug.pipeline.terminal import tell
+from inductor_debug.pipeline.terminal import print_help, tell_error
 
 EXIT_INTERRUPTED = 130
 
@@ -25,25 +26,26 @@ def main(argv: Sequence[str] | None = None, *, refuse: bool = False) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
-        with Interruption(at_once=True):
+        with Interruption(at_once=True), of_one_command():
             return _main(arguments, refuse)
     except UserError as error:
-        tell(str(error))
+        tell_error(str(error))
         return EXIT_CONFIGURATION
     except KeyboardInterrupt as error:
-        tell("\n".join(["interrupted", *getattr(error, "__notes__", ())]))
+        tell_error("\n".join(["interrupted", *getattr(error, "__notes__", ())]))
         return EXIT_INTERRUPTED
 
 
 def _main(argv: list[str], refuse: bool) -> int:
     if any(word in ("--help", "-h") for word in argv):
-        sys.stdout.write(help_text(arguments.config_dir_of(argv)))
+        print_help(help_text(arguments.config_dir_of(argv)))
         return 0
     from inductor_debug.pipeline.config.strict_types import strict_types
     from inductor_debug.pipeline.run.commands import jobs
     from inductor_debug.pipeline.run.commands.composition import hydra_session
 
     args = arguments.parse(argv)
+    ask_for(args.quiet, args.verbose)
     if args.shell_completion:
         raise ConfigurationError(
             "--shell-completion: Hydra's script completes neither this command nor inductor-debug; valid: the script "

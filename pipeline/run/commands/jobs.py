@@ -4,10 +4,11 @@ Nothing is written before every job of the command has been composed and validat
 """
 
 import argparse
+import contextlib
 import logging
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,27 +19,35 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf, open_dict, read_write
 
 from inductor_debug.models.errors import ConfigurationError, UserError
+from inductor_debug.pipeline import live
 from inductor_debug.pipeline.config import arguments
 from inductor_debug.pipeline.config.fingerprint import fingerprint
 from inductor_debug.pipeline.config.hydra_checks import check_count, check_hydra, check_package
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.validate import to_config, validate
-from inductor_debug.pipeline.directory import summary
+from inductor_debug.pipeline.directory import store, summary
 from inductor_debug.pipeline.directory.ownership import claim_sweep, read_owner
 from inductor_debug.pipeline.directory.refusals import unwritable
+from inductor_debug.pipeline.loudness import loudness
+from inductor_debug.pipeline.run import console, progress
 from inductor_debug.pipeline.run.commands.clusters import check_launcher
 from inductor_debug.pipeline.run.commands.composed_once import without_hydra
 from inductor_debug.pipeline.run.commands.composition import Session
-from inductor_debug.pipeline.run.commands.job import run_job
+from inductor_debug.pipeline.run.commands.job import Ended, run_job
 from inductor_debug.pipeline.run.commands.origin import Origin
 from inductor_debug.pipeline.run.error_words import headline
 from inductor_debug.pipeline.run.interruption import resumed_by
 from inductor_debug.pipeline.run.parent.forking import close_fork_server
+from inductor_debug.pipeline.run.plan import execution_order
 from inductor_debug.pipeline.run.sweep import PAGE, sweep_exit_code, write_sweep_table
+from inductor_debug.pipeline.terminal import print_json
+from inductor_debug.stages.artifacts.files import SUMMARY
 from inductor_debug.stages.formatting import counted
 
 logger = logging.getLogger(f"{__package__}.entry")
 
+Task = Callable[[Any], Ended]
+"""What Hydra calls with a job's configuration."""
 BASIC_SWEEPER = "hydra._internal.core_plugins.basic_sweeper.BasicSweeper"
 _OURS_TO_STORE = "hydra.output_subdir=null"
 _MULTIRUN = "hydra.mode=MULTIRUN"
@@ -84,15 +93,46 @@ def single(session: Session) -> int:
         directory = Path(composed.hydra.run.dir)
     if "BasicLauncher" not in str(composed.hydra.launcher._target_):
         logger.warning("a launcher runs the jobs of a sweep: without --multirun, this one run is made here")
-    check(session, composed)
+    config = check(session, composed)
     session.overrides += ["hydra.mode=RUN", _OURS_TO_STORE]
-    task = partial(run_job, origin=Origin.here(), flags=session.flags, expected=session.expected)
-    with session.readable_errors():
+    with _seen(session, [config]) as task, session.readable_errors():
         try:
             result = session.hydra.run(config_name=session.name, task_function=task, overrides=session.overrides)
         except OSError as error:
             raise unwritable(directory, "hydra.run.dir", error) from error
-    return result.return_value.tell()
+    code: int = result.return_value.tell()
+    if session.as_json and not result.return_value.refused and (directory / SUMMARY.path).is_file():
+        print_json({"run": str(directory.absolute()), "exit_code": code, "summary": store.read_summary(directory)})
+    return code
+
+
+@contextlib.contextmanager
+def _seen(session: Session, configurations: Sequence[Config], runs: int | None = None) -> Iterator[Task]:
+    """What Hydra is to call for each job, and its console as the command line asks; on a terminal with a display.
+
+    A debugger (``runner.isolation=none``) gets the terminal for itself, and so do a launcher's processes.
+
+    Args:
+        session: whose overrides are added to.
+        configurations: of the jobs.
+        runs: of a sweep; None for a single run.
+    """
+    task: Task = partial(run_job, origin=Origin.here(), flags=session.flags, expected=session.expected)
+    alone = bool(configurations) and all(each.runner.isolation == "process" for each in configurations)
+    displayed = alone and live.is_shown(prints=not session.as_json)
+    session.overrides[:0] = console.overrides(loudness(), displayed=displayed, on_stderr=session.as_json)
+    if not displayed:
+        yield task
+        return
+
+    def shown(composed: Any) -> Ended:
+        bars.begin(execution_order(composed.stages))
+        ended = task(composed)
+        bars.end()
+        return ended
+
+    with progress.display(runs) as bars:
+        yield shown
 
 
 def sweep(session: Session) -> int:
@@ -123,10 +163,13 @@ def sweep(session: Session) -> int:
         described = [word for word in typed if "runner.overwrite=" not in word]
         overwrite = bool(master.runner.overwrite)
     check_launcher(master.hydra.launcher, configurations)
+    here = "BasicLauncher" in str(master.hydra.launcher._target_)
     with claim_sweep(directory, described, folders, overwrite=overwrite):
         planned_for = {directory / name: known for name, known in zip(folders, described, strict=False)}
         try:
-            return _run_sweep(session, directory, planned_for, typed)
+            with _seen(session, configurations if here else (), len(configurations)) as task:
+                batches = _launched(session, task, directory, planned_for, typed)
+            return batches if isinstance(batches, int) else _tabled(session, directory, batches)
         finally:
             close_fork_server()
 
@@ -138,18 +181,20 @@ def _job_folder(composed: Any, number: int) -> str:
         return str(composed.hydra.sweep.subdir)
 
 
-def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str], typed: Sequence[str]) -> int:
-    """Let Hydra's launcher run the jobs, wherever that is, and write the table.
+def _launched(
+    session: Session, task: Task, directory: Path, planned_for: Mapping[Path, str], typed: Sequence[str]
+) -> Any:
+    """What became of the jobs that Hydra's launcher ran, wherever that was; an exit code where it lost them.
 
     Args:
+        task: what each job calls.
         directory: the sweep's.
         planned_for: a job's directory → the fingerprint of its configuration; empty where the sweeper decides.
         typed: the command line's overrides.
     """
-    task = partial(run_job, origin=Origin.here(), flags=session.flags, expected=session.expected)
     try:
         with session.readable_errors():
-            batches = session.hydra.multirun(config_name=session.name, task_function=task, overrides=session.overrides)
+            return session.hydra.multirun(config_name=session.name, task_function=task, overrides=session.overrides)
     except KeyboardInterrupt as error:
         resumed_by(error, _again(session.flags, typed, directory))
         started = _started(directory, planned_for)
@@ -166,6 +211,10 @@ def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str
                      launcher, headline(error), so_far,
                      shlex.join(["inductor-debug", "run", *_again(session.flags, typed, directory)]))  # fmt: skip
         return summary.EXIT_CRASHED
+
+
+def _tabled(session: Session, directory: Path, batches: Any) -> int:
+    """Write the table of a sweep's jobs, and say what came of them."""
     if not isinstance(batches, list):
         logger.warning("the sweeper returned no jobs, so no sweep.csv was written and the exit code is not established")
         return summary.EXIT_CRASHED
@@ -184,7 +233,10 @@ def _run_sweep(session: Session, directory: Path, planned_for: Mapping[Path, str
     ended = Counter(codes)
     became = ", ".join(f"{ended[each]} {word}" for each, word in _ENDED.items() if ended[each])
     told = counted(len(jobs), "run"), became, code, table.path.with_name(PAGE), table.path
-    logger.info("sweep of %s: %s (exit code %d). Page: %s, table: %s", *told)
+    logger.info("sweep of %s: %s (exit code %d). Page: %s, table: %s", *told, extra=console.LAST)
+    if session.as_json:
+        runs = [store.row(job) for job in directories if job not in refused]
+        print_json({"sweep": str(directory), "exit_code": code, "table": str(table.path), "runs": runs})
     return code
 
 

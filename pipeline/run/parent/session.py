@@ -229,21 +229,22 @@ class WorkerSession:
 
 
 def log_event(event: Event) -> None:
-    """Show an event as progress."""
+    """Show an event as progress. Its record has the event, for handlers that show it otherwise."""
+    extra = {"event": event}
     match event:
         case Started(skipped=False):
-            logger.info("%s …", event.stage)
+            logger.info("%s …", event.stage, extra=extra)
         case Warned():
             logger.warning("%s", event.text)
         case Progress():
-            logger.info("%s: %s", event.stage, event.text)
+            logger.info("%s: %s", event.stage, event.text, extra=extra)
         case Waiting() if event.text:
-            logger.info("waiting: %s", event.text)
+            logger.info("waiting: %s", event.text, extra=extra)
         case Finished():
             level = logging.ERROR if event.status in (summary.CRASHED, summary.FAILED) else logging.INFO
             told, *figures = event.message.split("\n")
             colon = ": " if told else ""
-            logger.log(level, "%s %s in %.1f s%s%s", event.stage, event.status, event.seconds, colon, told)
+            logger.log(level, "%s %s in %.1f s%s%s", event.stage, event.status, event.seconds, colon, told, extra=extra)
             for line in figures:
                 logger.debug("%s: %s", event.stage, line)
 

@@ -47,6 +47,8 @@ def test_the_archive_has_report_results_and_reproductions_without_the_machine(
 ) -> None:
     assert cli.main(["export"]) == 0
     assert capsys.readouterr().out == "time-nets.zip\n"
+    assert cli.main(["export", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out) == {"run": str(run.relative_to(Path.cwd())), "archive": "time-nets.zip"}
     found = packed(Path("time-nets.zip"))
     assert {name.removeprefix("time-nets/") for name in found} == {
         "summary.json", "manifest.json", "constrain/violations.csv", "kerneldiff/outputs.csv", "report/report.html",

@@ -177,6 +177,8 @@ def test_nothing_is_executed_before_the_answer_is_yes(run: Path, capsys: Capture
 
 def test_the_exit_code_of_a_script_is_passed_on(run: Path, capsys: Capture) -> None:
     assert f"FOUND {REFUSED}" in said(capsys, run, "numbers.py", "--run", "--yes").splitlines()
+    found = json.loads(said(capsys, run, "numbers.py", "--run", "--yes", "--format", "json"))
+    assert found["exit_code"] == 0 and f"FOUND {REFUSED}" in found["output"].splitlines()
     text = stored(run, "plain.py").text
     mended, without = stored(run, "plain.py").through("eager"), text.replace("import refusing", "import gone")
     for change, code in ((mended, 1), (without, 3), ("import sys\nsys.exit(1)", 3), ("import os\nos.abort()", 3)):
@@ -345,7 +347,10 @@ def test_the_test_fails_with_the_failure_passes_without_it_and_skips_where_it_ca
 @pytest.mark.slow
 def test_the_test_of_another_failure_or_of_a_rule_fails_too(run: Path, tmp_path: Path, capsys: Capture) -> None:
     out = tmp_path / "suite"
-    said(capsys, run, "plain.py", "--export", "pytest", "--out", out / "test_other.py")
+    text = json.loads(said(capsys, run, "plain.py", "--export", "pytest", "--format", "json"))["text"]
+    written = said(capsys, run, "plain.py", "--export", "pytest", "--out", out / "test_other.py", "--format", "json")
+    assert json.loads(written)["written"] == [str(out / "test_other.py")]
+    assert (out / "test_other.py").read_text() == text
     said(capsys, run, violation()[0].path, "--export", "pytest", "--out", out / "test_rule.py")
     text, rule = ((out / f"test_{name}.py").read_text() for name in ("other", "rule"))
     (out / "test_other.py").write_text(text.replace("minify_backends.py:refuse'", "minify_backends.py:elsewhere'"))

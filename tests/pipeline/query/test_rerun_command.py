@@ -44,6 +44,15 @@ def test_the_command_is_part_of_what_is_to_be_typed_next() -> None:
         trust.confirm("runs/1", [], False, "minify", ["sh", "-c", "grep x {}"])
 
 
+@pytest.mark.parametrize("command", ["rerun", "minify"])
+def test_the_new_run_is_asked_for_as_json(command: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(running, "rerun", lambda *_, as_json, **__: asked.append(as_json) or 0)
+    assert cli.main([command, "outputs/run", "--format", "json", "--yes"]) == 0
+    assert cli.main([command, "outputs/run", "--yes"]) == 0
+    assert asked == [True, False]
+
+
 def test_what_follows_two_dashes_is_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[object, ...]] = []
     monkeypatch.setattr(running, "rerun", lambda *args, **options: asked.append((*args, options["command"])) or 0)
