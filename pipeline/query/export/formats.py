@@ -115,7 +115,7 @@ def made(folder: Path, format: Format) -> tuple[str, Content]:
 
 
 def write(content: Content, out: Path) -> list[Path]:
-    """Write a file, or the files of a folder; their paths.
+    """Write a file, or the files of a folder; their paths. What is called ``.gz`` is compressed.
 
     Raises:
         UserError: it can't be written.
@@ -125,7 +125,8 @@ def write(content: Content, out: Path) -> list[Path]:
     for path, text in parts.items():
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, text.encode() if isinstance(text, str) else text)
+            data = text.encode() if isinstance(text, str) else text
+            write_atomically(path, gzip.compress(data) if path.suffix == ".gz" else data)
         except OSError as error:
             raise UserError(f"got {path}, which can't be written ({error.strerror})", key="--out", valid="a path",
                             hint="--out FILE in a folder of yours") from error  # fmt: skip

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.models.errors import UserError
 from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.query.export.places import PACKAGES, ROOT, Line, line_of, root_of
 from inductor_debug.pipeline.query.runs import Runs
@@ -39,8 +40,15 @@ _LEVELS = {"error": "error", "warning": "warning", "waived": "note"}
 def sarif(found: Runs) -> dict[str, Any]:
     """The log: a SARIF run for each stored one. One without a result is an invocation that failed."""
     several = len(found.runs) + len(found.lost) > 1
-    runs = [_run(run, several) for run in found.runs] + [_lost(*item) for item in found.lost.items()]
-    return {"$schema": SCHEMA, "version": "2.1.0", "runs": runs}
+    runs, lost = [], dict(found.lost)
+    for run in found.runs:
+        try:
+            runs.append(_run(run, several))
+        except UserError as error:  # a damaged table of one costs the others nothing
+            if not several:
+                raise
+            lost[run.folder] = str(error).splitlines()[0]
+    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [*runs, *(_lost(*item) for item in lost.items())]}
 
 
 def _driver(rules: Sequence[str]) -> Row:

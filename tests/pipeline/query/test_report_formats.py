@@ -112,6 +112,22 @@ def test_stages_are_junit_cases_of_each_run(tmp_path: Path, capsys: pytest.Captu
     assert type(crashed.result[0]).__name__ == "Error" and "\\u001b[31m\\u0000 <b>" in crashed.result[0].message
 
 
+def test_a_damaged_table_of_a_job_costs_the_other_jobs_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stored_result(tmp_path / "sweep" / "0", violations=[violation()], files={"manifest.json": MANIFEST})
+    damaged = stored_result(tmp_path / "sweep" / "1", violations=[violation()], files={"manifest.json": MANIFEST})
+    (damaged / "constrain" / "violations.csv").write_text("rule\nalignment\n")
+    text = printed(capsys, tmp_path / "sweep", "--format", "sarif")
+    whole, lost = Sarif.model_validate_json(text).runs
+    assert len(whole.results) == 1 and not lost.results and not lost.invocations[0].execution_successful
+    assert (
+        "violations.csv"
+        in json.loads(text)["runs"][1]["invocations"][0]["toolExecutionNotifications"][0]["message"]["text"]
+    )
+    assert cli.main(["report", str(damaged), "--format", "sarif"]) == 2
+
+
 def test_markdown_says_what_the_report_says_first(page_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = printed(capsys, page_run, "--format", "markdown")
     data = json.loads((page_run / "report" / "report.json").read_text())
@@ -172,6 +188,8 @@ def test_the_page_the_data_and_the_trace_are_those_stored(page_run: Path, capsys
     (page_run / "profile").mkdir()
     (page_run / "profile" / "trace.json.gz").write_bytes(gzip.compress(trace.encode()))
     assert printed(capsys, page_run, "--format", "perfetto") == trace
+    printed(capsys, page_run, "--format", "perfetto", "--out", page_run / "t.json.gz")
+    assert gzip.decompress((page_run / "t.json.gz").read_bytes()).decode() == trace
 
 
 @pytest.mark.parametrize(
