@@ -4,6 +4,7 @@ import itertools
 import logging
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
+from importlib.metadata import version
 from typing import Annotated, Any
 
 import typer
@@ -18,6 +19,7 @@ from inductor_debug.pipeline.loudness import (
     ask_for,
     loudness,
 )
+from inductor_debug.pipeline.terminal import say
 
 ORDER = ("run", "rerun", "minify", "list", "show", "report", "export", "analyze", "compare", "repro", "check",
          "profiles", "doctor", "clean", "cache")  # fmt: skip
@@ -52,8 +54,22 @@ _RUNS = ("rerun", "minify")
 """Commands that make a run, whose console is Hydra's."""
 
 
+def _print_version(asked: bool) -> None:
+    """Ours and torch's, which is not imported for it."""
+    if asked:
+        say(f"inductor-debug {version('inductor-debug')}, torch {version('torch')}")
+        raise typer.Exit
+
+
+VersionOption = Annotated[
+    bool, typer.Option("--version", callback=_print_version, is_eager=True, help="print the versions, and end")
+]
+
+
 @app.callback()
-def options(context: typer.Context, quiet: QuietOption = False, verbose: VerboseOption = False) -> None:
+def _options(
+    context: typer.Context, quiet: QuietOption = False, verbose: VerboseOption = False, about: VersionOption = False
+) -> None:
     ask_for(quiet, verbose)
     if loudness() is Loudness.VERBOSE and context.invoked_subcommand not in _RUNS:
         logging.basicConfig(format="[%(name)s][%(levelname)s] - %(message)s")  # on the standard error

@@ -24,6 +24,7 @@ class ProfilesFormat(StrEnum):
 
 @app.command(
     "check",
+    short_help="a stored capture against another profile or a grid",
     help="Check a stored capture against a profile or a grid of its values, or a set of models against a chip. Exit "
     "code 1 where the capture breaks a strict profile; --grid and --models explore, and give 0 whatever they find.",
 )
@@ -78,7 +79,11 @@ def check_command(
     return 1 if found.failed else 0
 
 
-@app.command("profiles", help="List the accelerator profiles and their rules, each with its source.")
+@app.command(
+    "profiles",
+    short_help="the accelerators and their rules",
+    help="List the accelerator profiles and their rules, each with its source.",
+)
 def profiles_command(
     output: Annotated[
         ProfilesFormat, typer.Option("--format", help="table, json for a program to read, or markdown for docs")

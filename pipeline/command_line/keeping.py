@@ -25,7 +25,11 @@ class Shell(StrEnum):
     FISH = "fish"
 
 
-@app.command("cache", help="Show the stages' results that are kept for later runs, or remove some of them.")
+@app.command(
+    "cache",
+    short_help="the results that are kept for later runs",
+    help="Show the stages' results that are kept for later runs, or remove some of them.",
+)
 def cache_command(
     cache_dir: Annotated[str | None, typer.Option("--cache-dir", help="as runner.cache_dir of the runs")] = None,
     older_than: Annotated[
@@ -50,6 +54,7 @@ def cache_command(
 
 @app.command(
     "clean",
+    short_help="remove stored runs",
     help="Remove stored runs: clean [FOLDER] [KEY=PATTERN...], with the keys of list, by age and by size. It shows "
     "what it would remove and asks. What a run did not write stays.",
 )
@@ -90,6 +95,7 @@ def clean_command(
 
 @app.command(
     "doctor",
+    short_help="does this machine have what runs need?",
     help="Try what runs need on this machine: torch, a C++ compiler, CUDA, libraries, folders, packages; say how to "
     "mend what is not well. Exit code 1 where something is bad.",
 )
@@ -109,6 +115,7 @@ def doctor_command(output: FormatOption = Format.TABLE) -> int:
 
 @app.command(
     "completion",
+    short_help="completion script of bash, zsh or fish",
     help='Print the completion script of a shell, for the tab key: eval "$(inductor-debug completion bash)".',
 )
 def completion_command(shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish")]) -> int:

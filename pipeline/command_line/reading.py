@@ -24,6 +24,7 @@ from inductor_debug.stages.artifacts.files import REPORT_PAGE
 
 @app.command(
     "list",
+    short_help="the stored runs below a folder",
     help="List the stored runs below a folder, oldest first: list verdict=failed model=resnet*,bert. A command that "
     "takes one run takes latest, the one started last.",
 )
@@ -46,7 +47,11 @@ def list_command(
     return 0
 
 
-@app.command("show", help="Show one stored run: its verdict, its stages and what they found.")
+@app.command(
+    "show",
+    short_help="one run: its verdict, stages and figures",
+    help="Show one stored run: its verdict, its stages and what they found.",
+)
 def show_command(
     run: Annotated[Path, typer.Argument(help="the run's folder")], output: FormatOption = Format.TABLE
 ) -> int:
@@ -70,6 +75,7 @@ def show_command(
 
 @app.command(
     "analyze",
+    short_help="answer a question from stored runs",
     help="Answer a question from stored runs, the newest by default, without running anything again. Of several, or of "
     "a folder that holds runs, the tables have the rows of all.",
 )
@@ -96,6 +102,7 @@ def analyze_command(
 
 @app.command(
     "compare",
+    short_help="what differs, and whether it is worse",
     help="What differs between stored runs: settings, results, kernels, verdicts of tensors. Two runs, or two sweeps, "
     "are a regression gate: exit code 1 where the second is worse than the first beyond noise.",
 )
@@ -117,6 +124,7 @@ def compare_command(
 
 @app.command(
     "repro",
+    short_help="the scripts that show failures; run them",
     help="List the scripts that show a run's failures, or a sweep's by failure; print one, run it, tell whose failure "
     "it is, or write a test or a bug report. Exit code of --run: 0 it shows, 1 it does not, 3 it could not run.",
 )
@@ -142,6 +150,7 @@ def repro_command_(
 
 @app.command(
     "report",
+    short_help="a run as HTML, Markdown, SARIF, JUnit, a trace, …",
     help="A stored run, the newest by default, in a format that people or tools read: html (its path is printed), "
     "json, markdown for an issue, sarif for code review, junit for CI, perfetto, model-explorer. Of a folder with "
     "runs sarif and junit have all.",
@@ -167,6 +176,7 @@ def report_command(
 
 @app.command(
     "export",
+    short_help="one file of a run, to send",
     help="One file to send: a zip archive with a run's report, results and reproductions, without the folders and the "
     "name of this machine.",
 )

@@ -12,6 +12,7 @@ from inductor_debug.pipeline.run.commands import entry
 
 @app.command(
     "run",
+    short_help="run the pipeline: run model=bert accel=strict16",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []},
     help="Run the pipeline: inductor-debug run model=bert accel=strict16 (the same as python -m pipeline).",
 )
@@ -21,6 +22,7 @@ def run_command(context: typer.Context) -> int:
 
 @app.command(
     "rerun",
+    short_help="run a stored run again, in a new directory",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     help="Run a stored run again, in a new directory, with the variables that it had; KEY=VALUE words change its "
     "configuration. It executes what the run names, and asks first.",
@@ -39,6 +41,7 @@ def rerun_command(
 
 @app.command(
     "minify",
+    short_help="look for the smallest script of a failure",
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     help="Look for the smallest script of a stored run's failure, in a new run: minify RUN [KEY=VALUE...] "
     "[-- COMMAND]. COMMAND is given the path of each script that is tried, and says by exit code 0 that it shows.",
