@@ -1,7 +1,7 @@
-"""The table of docs/case-studies/results.md, from a sweep's folder: ``python tests/trials/results_table.py SWEEP``.
+"""The tables of docs/case-studies/results.md: ``python tests/trials/results_table.py SWEEP…``.
 
-SWEEP is what ``python -m pipeline --multirun model=bert,resnet18,ssm dtype=float32,bfloat16 accel=warn16`` leaves. Each
-model's capture in float32 is held to every profile of ``conf/accel`` but ``mock`` and the ``warn…`` ones, whose rules
+A SWEEP is what ``python -m pipeline --multirun model=bert,resnet18,ssm accel=warn16`` leaves, in one dtype or in several.
+Each model's capture in the first dtype is held to every profile of ``conf/accel`` but ``mock`` and the ``warn…`` ones, whose rules
 the ``strict…`` ones have. It prints Markdown: the answers to each question by model, then the fit by profile. Nothing
 runs again.
 """
@@ -26,6 +26,7 @@ from inductor_debug.stages.rules.violation import Violation
 LEFT_OUT = ("none", "mock", "warn")
 """Starts of the names of profiles that are no chip, or have the rules of another profile."""
 STRICT = "strict"
+NOT_MEASURED = "not measured"
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ def speed(run: Path) -> str:
     """The speed-up and its 95 % interval, or why there is none."""
     found = _summary(run)["benchmark"]
     if found["speedup"] is None:
-        return "not measured"
+        return NOT_MEASURED
     low, high = found["speedup_ci95"]
     told = f"{found['speedup']:.2f} ({low:.2f} to {high:.2f})"
     return told if found["established"] else f"not established ({told})"
@@ -136,23 +137,24 @@ def table(runs: dict[tuple[str, str], Path], profiles: Sequence[str]) -> str:
     for dtype in dtypes:
         rows.append([f"numbers in {dtype}", *(numbers(runs[model, dtype]) for model in models)])
     for dtype in dtypes:
-        rows.append([f"speed-up in {dtype}", *(speed(runs[model, dtype]) for model in models)])
+        told = [speed(runs[model, dtype]) for model in models]
+        rows += [[f"speed-up in {dtype}", *told]] if set(told) != {NOT_MEASURED} else []
     by_profile = [[name, *(fits[name][model].told for model in models)] for name in profiles]
     return "\n".join([*head, *map(cells, rows), "", cells(["profile", *models]), head[1], *map(cells, by_profile)])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sweep", type=Path)
-    sweep = parser.parse_args().sweep
+    parser.add_argument("sweeps", metavar="SWEEP", nargs="+", type=Path)
     runs = {}
-    for run in find_runs(sweep):
-        if not (run / "summary.json").is_file():
-            parser.error(f"{run}: has no result yet; start the sweep's command again, which goes on from there")
-        told = _summary(run)["run"]
-        runs[told["model"], told["dtype"]] = run
+    for sweep in parser.parse_args().sweeps:
+        for run in find_runs(sweep):
+            if not (run / "summary.json").is_file():
+                parser.error(f"{run}: has no result yet; start the sweep's command again, which goes on from there")
+            told = _summary(run)["run"]
+            runs[told["model"], told["dtype"]] = run
     if not runs:
-        parser.error(f"{sweep}: holds no run with a result")
+        parser.error("no run with a result below the folders that were given")
     names = [name for name in profile_names() if not name.startswith(LEFT_OUT)]
     print(
         table(
