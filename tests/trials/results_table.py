@@ -1,9 +1,9 @@
 """The tables of docs/case-studies/results.md: ``python tests/trials/results_table.py SWEEP…``.
 
-A SWEEP is what ``python -m pipeline --multirun model=bert,resnet18,ssm accel=warn16`` leaves, in one dtype or in several.
-Each model's capture in the first dtype is held to every profile of ``conf/accel`` but ``mock`` and the ``warn…`` ones, whose rules
-the ``strict…`` ones have. It prints Markdown: the answers to each question by model, then the fit by profile. Nothing
-runs again.
+A SWEEP is what ``python -m pipeline --multirun model=bert,resnet18,ssm accel=warn16`` leaves, in one dtype or several.
+Each model's capture in the first dtype is held to every profile of ``conf/accel`` but ``mock`` and the ``warn…`` ones,
+whose rules the ``strict…`` ones have. It prints Markdown: the answers to each question by model, then the fit by
+profile. Nothing runs again.
 """
 
 import argparse
