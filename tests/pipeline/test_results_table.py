@@ -41,8 +41,10 @@ def run(tmp_path: Path) -> Path:
 
 def test_a_fit_has_the_findings_and_their_share_of_flops(results_table, run: Path) -> None:
     assert results_table.fit(run, "strict8").told == "fits"
-    assert results_table.fit(run, "strict16").told == "2 (100 % of FLOPs)"  # the input, and what the operation makes
-    assert results_table.Fit(3, 0.5, rejected=1).told == "3 (50 % of FLOPs, 1 rejected)"
+    assert (
+        results_table.fit(run, "strict16").told == "2 (100 % of operations, 100 % of FLOPs)"
+    )  # the input, and what the operation makes
+    assert results_table.Fit(3, 0.25, 0.5, rejected=1).told == "3 (25 % of operations, 50 % of FLOPs, 1 rejected)"
 
 
 def test_the_table_has_the_worst_of_all_tensors_and_says_what_is_not_established(results_table, run: Path) -> None:
@@ -53,7 +55,7 @@ def test_the_table_has_the_worst_of_all_tensors_and_says_what_is_not_established
     told = "within_floor: 1.25 of 4; an error above 1.0e-06 of RMS is seen"
     assert f"| numbers in float32 | {told} |" in lines
     assert "| speed-up in float32 | not established (1.50 (1.20 to 1.80)) |" in lines
-    assert lines[-2:] == ["| strict16 | 2 (100 % of FLOPs) |", "| nvidia_tensor_core | fits |"]
+    assert lines[-2:] == ["| strict16 | 2 (100 % of operations, 100 % of FLOPs) |", "| nvidia_tensor_core | fits |"]
 
 
 def test_a_sweep_that_is_not_done_is_refused(

@@ -18,6 +18,7 @@ from inductor_debug.pipeline.directory.store import find_runs
 from inductor_debug.pipeline.query.check_command import read_graphs
 from inductor_debug.pipeline.query.check_profile import Asked, against
 from inductor_debug.stages.accelerators.profile import profile_names, validate_profile
+from inductor_debug.stages.formatting import percent
 from inductor_debug.stages.rules.affected import AffectedOperations
 from inductor_debug.stages.rules.engine import check
 from inductor_debug.stages.rules.findings import by_finding
@@ -35,11 +36,12 @@ class Fit:
 
     Attributes:
         findings: what a user changes once each.
-        flops_share: of the operations that a finding concerns, each once, over all known FLOPs.
+        operations_share, flops_share: of the operations that a finding concerns, each once, over all.
         rejected: findings that the chip refuses, and does not mend by a pad, a cast, a copy or the host.
     """
 
     findings: int
+    operations_share: float
     flops_share: float
     rejected: int
 
@@ -49,7 +51,8 @@ class Fit:
         if not self.findings:
             return "fits"
         rejected = f", {self.rejected} rejected" if self.rejected else ""
-        return f"{self.findings:,} ({_percent(self.flops_share)} of FLOPs{rejected})"
+        shares = f"{percent(self.operations_share)} of operations, {percent(self.flops_share)} of FLOPs"
+        return f"{self.findings:,} ({shares}{rejected})"
 
 
 def fit(run: Path, profile: str) -> Fit:
@@ -59,17 +62,14 @@ def fit(run: Path, profile: str) -> Fit:
     affected = AffectedOperations(graphs)
     rows = list(violations)
     places, _ = affected.of(rows)
-    total = affected.totals()[2]
-    share = affected.flops(places or ()) / total if total else 0.0
-    return Fit(_findings(rows), share, _findings([row for row in rows if row.effect == "reject"]))
+    operations, _, flops = affected.totals()
+    rejected = _findings([row for row in rows if row.effect == "reject"])
+    found_flops = affected.flops(places or ())
+    return Fit(_findings(rows), len(places or ()) / max(1, operations), found_flops / max(1, flops), rejected)
 
 
 def _findings(rows: Sequence[Violation]) -> int:
     return len(by_finding(list(rows), lambda row: row.finding))
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.3g} %"
 
 
 def _summary(run: Path) -> dict[str, Any]:
