@@ -31,7 +31,8 @@ def print_analysis(found: analysis.Analysis, about: dict[str, Any], rows: int | 
     if "run" in about:
         say(f"run: {about['run']}")
     for sentence in found.told:
-        say(sentence)
+        for line in sentence.split("\n"):  # a stage's message has several
+            say(line)
     say()
     for table in found.tables:
         _print_part(table, ROWS if rows is None else rows or len(table.rows))

@@ -20,7 +20,7 @@ def message(profile: Profile, *, training: bool = False) -> str:
         training: whether they have a backward.
     """
     top = profile.longest()
-    step = f"{profile.step / 1e3:.3g} ms" if profile.step < 1e6 else f"{profile.step / 1e3:.0f} ms"
+    step = _milliseconds(profile.step)
     unknown = f"Not established: {'; '.join(profile.not_established)}." if profile.not_established else ""
     if not top:
         seen = f"no kernel was seen in {counted(profile.observation.steps, 'step')} of {step}"
@@ -37,7 +37,7 @@ def message(profile: Profile, *, training: bool = False) -> str:
     busy = f" The steps differ by {percent(spread)} (interquartile range): was the machine busy? Shares may be off."
     whole = "Forward and backward take" if training else "A step takes"
     if added > NOISY:
-        step += f" while recorded ({(profile.step / (1 + added)) / 1e3:.3g} ms without)"
+        step += f" while recorded ({_milliseconds(profile.step / (1 + added))} without)"
     return in_lines(
         f"{whole} {step}, {percent(inside)} of it in {launches}.{most}{busy if spread > NOISY else ''}",
         f"Outside of kernels: {percent(outside)} of the step.",
@@ -46,6 +46,10 @@ def message(profile: Profile, *, training: bool = False) -> str:
         f"Recording adds {percent(added)} to a step." if added > max(NOISY, spread) else "",
         unknown,
     )
+
+
+def _milliseconds(microseconds: float) -> str:
+    return f"{microseconds / 1e3:.3g} ms" if microseconds < 999_500 else f"{microseconds / 1e3:.0f} ms"
 
 
 def _spread(profile: Profile) -> float:

@@ -15,6 +15,8 @@ from stored_analysis import FILE, FILES, SCALE, SOFTMAX, launch, table, write
 
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline import query as analysis
+from inductor_debug.pipeline.command_line.app import Format
+from inductor_debug.pipeline.command_line.printing import print_analysis
 from inductor_debug.pipeline.run.commands import entry
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.lower.questions.kernels import COLUMNS
@@ -297,3 +299,8 @@ def test_what_differs_between_two_runs_is_told_and_nothing_else(run: Path, capsy
 def test_one_run_can_not_be_compared(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["compare", str(run)]) == 2
     assert "got 1 run; valid: two runs or more" in capsys.readouterr().err
+
+
+def test_a_message_of_several_lines_is_printed_as_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    print_analysis(analysis.Analysis(["The numbers are right.\nwithin_floor: \x1b[2J1"], []), {}, None, Format.TABLE)
+    assert capsys.readouterr().out.splitlines()[:2] == ["The numbers are right.", "within_floor: \\u001b[2J1"]

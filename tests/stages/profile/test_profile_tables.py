@@ -103,6 +103,12 @@ def test_a_devices_kernels_are_shares_of_the_step_without_the_profiler() -> None
     assert message(found).startswith(f"{said}line 1. ")
 
 
+def test_a_step_of_a_second_is_told_in_milliseconds_on_both_sides() -> None:
+    found = profile([PLAIN], {PLAIN.range: times(10, 10)}, observed=[1.7e6, 1.7e6])
+    found.observation.unprofiled = [1.05e6, 1.05e6]
+    assert message(found).startswith("A step takes 1700 ms while recorded (1050 ms without), ")
+
+
 def test_rates_are_shares_of_the_measured_and_of_the_profiles_ceiling() -> None:
     measured = Ceiling("measured", 8e8, {"float32": 4e11}, {"last_level_cache_bytes": 10**6})
     named = Ceiling("profile", None, {"float32": 8e11})
