@@ -5,7 +5,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -138,18 +138,37 @@ def _judged_config(path: Path, overrides: Mapping[str, Any]) -> AccelConfig:
     from yaml import YAMLError
 
     try:
-        content = OmegaConf.load(path)
-        merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), content)
+        merged = OmegaConf.merge(OmegaConf.structured(AccelConfig), *_layers(path))
         config = OmegaConf.to_object(with_overrides(merged, overrides))
     except ConfigurationError:
         raise  # of an override, not of the file
     except ConfigKeyError as error:
-        key = str(error.full_key or error.key)
-        raise invalid_choice("accel", key, FIELDS, where=str(path), example="{}") from error
+        owner = error.object_type if is_dataclass(error.object_type) else AccelConfig
+        named = owner.__name__.removesuffix("Config").lower()
+        what = "" if owner is AccelConfig else f" of {'a ' * (owner in (Rule, Waiver))}{named}"
+        near = closest_first(str(error.key), [item.name for item in fields(owner)])
+        raise ConfigurationError(f"no such key{what}", key=str(error.key), place=str(path), valid=", ".join(near),
+                                 hint=f"{near[0]}: VALUE") from error  # fmt: skip
     except (OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
         raise ConfigurationError(f"accel: {path} can't be read as a profile: {error}") from error
     assert isinstance(config, AccelConfig)
     return config
+
+
+def _layers(path: Path) -> list[Any]:
+    """A profile's file, and those that its ``defaults`` name, in the order in which Hydra merges them.
+
+    A name is a file beside it, else one of ours. As in Hydra, the file itself comes where ``_self_`` stands, else last.
+    """
+    from omegaconf import OmegaConf
+
+    content = OmegaConf.load(path)
+    named = list(content.pop("defaults", [])) if OmegaConf.is_dict(content) else []
+    found = []
+    for name in named if "_self_" in named else [*named, "_self_"]:
+        beside = path.parent / f"{name}.yaml"
+        found += [content] if name == "_self_" else _layers(beside if beside.is_file() else _profile_path(str(name)))
+    return found
 
 
 def with_overrides(config: Any, overrides: Mapping[str, Any]) -> Any:

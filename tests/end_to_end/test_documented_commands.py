@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import QUICK, SMALL, Finished
-from documented_commands import COMMANDS, PAGES, PIPELINES, ROOT, STORED, Command, commands, write_files
+from documented_commands import COMMANDS, PAGES, ROOT, STORED, Command, commands, write_files
 
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.directory import store
@@ -127,28 +127,21 @@ def test_a_page_at_full_size(page: Path, tmp_path: Path) -> None:
     """All of its commands in order, as they stand, in one folder."""
     write_files(page, tmp_path)
     (tmp_path / "limits.yaml").touch()
+    (tmp_path / "outputs").mkdir(exist_ok=True)
+    path = os.pathsep.join([str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH", "")])
     ended = []
     for command in commands(page):
-        if (
-            command in MAKE
-            or command in SCRIPTS
-            or lacks_launcher(command)
-            or ("cuda" in command.text and not torch.cuda.is_available())
-        ):
+        elsewhere = command in [*MAKE, *SCRIPTS] or lacks_launcher(command)
+        if elsewhere or ("cuda" in command.text and not torch.cuda.is_available()):
             continue
         runs = [str(run.relative_to(tmp_path)) for run in store.find_runs(tmp_path / "outputs")]
         sweeps = [str(file.parent.relative_to(tmp_path)) for file in tmp_path.rglob("sweep.csv")]
-        words = typed(command.words, runs, sweeps) if runs else command.words
-        if words[:3] == PIPELINES[0] or words[0] == "inductor-debug":
-            words = [
-                "-m",
-                "inductor_debug",
-                *(["run"] if words[0] == "python" else []),
-                *words[3 if words[0] == "python" else 1 :],
-            ]
-        else:
-            words = words[1:]
-        environment = os.environ | command.variables | {"PYTHONPATH": os.pathsep.join([str(tmp_path), str(ROOT)])}
+        name, *words = typed(command.words, runs, sweeps) if runs else command.words
+        if name == "inductor-debug":
+            words = ["-m", "inductor_debug", *words]
+        elif command.overrides is not None:
+            words = ["-m", "inductor_debug", "run", *command.overrides]
+        environment = os.environ | command.variables | {"PYTHONPATH": path}
         done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True,
                               timeout=WAIT_S, input="y\n")  # fmt: skip
         ended.append((str(command), done.returncode, command.code, (done.stdout + done.stderr)[-2000:]))

@@ -67,6 +67,9 @@ def test_a_profile_from_a_file(tmp_path):
         ("alignment: sixteen\n", ["sixteen", "chip.yaml"]),
         ("alignment: [8\n", ["chip.yaml"]),
         ("max_tensor_bytes: 1.5\n", ["chip.yaml", "1.5"]),
+        ("rules: [{rule: rank, strict: true}]\n", ["strict: no such key of a rule", "valid: source, rule, effect"]),
+        ("waivers: [{effect: pad}]\n", ["effect: no such key of a waiver", "chip.yaml"]),
+        ("numerics: {storge: {}}\n", ["storge: no such key of numerics", "Try: storage: VALUE"]),
     ],
 )
 def test_a_bad_file_is_an_error_that_names_it(tmp_path, text, words):
@@ -75,6 +78,16 @@ def test_a_bad_file_is_an_error_that_names_it(tmp_path, text, words):
     with pytest.raises(ConfigurationError) as caught:
         load_profile(path)
     assert all(word in str(caught.value) for word in words)
+
+
+def test_a_profile_is_built_on_others_as_hydra_builds_it(tmp_path):
+    (tmp_path / "base.yaml").write_text("name: base\nmax_rank: 5\nalignment: 8\nnumerics: {saturate: true}\n")
+    (tmp_path / "chip.yaml").write_text("defaults: [base, _self_]\nalignment: 64\nnumerics: {poison: false}\n")
+    (tmp_path / "below.yaml").write_text("defaults: [_self_, strict16]\nalignment: 64\n")
+    chip = load_profile(tmp_path / "chip.yaml")
+    assert {rule.rule: rule.value for rule in chip.rules} == {"rank": 5, "alignment": 64}
+    assert chip.numerics.saturate and not chip.numerics.poison
+    assert [rule.value for rule in load_profile(tmp_path / "below.yaml").rules] == [16]
 
 
 def test_an_unknown_profile_lists_the_closest_first():
