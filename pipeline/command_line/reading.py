@@ -61,7 +61,8 @@ def show_command(
         return 0
     about = {**summary["run"], "verdict": summary["verdict"]}
     print_table(["key", "value"], [{"key": key, "value": cell(value)} for key, value in about.items()])
-    print_table(["name", "status", "seconds", "message"], summary["stages"])
+    stages = [{**stage, "message": str(stage["message"] or "").partition("\n")[0]} for stage in summary["stages"]]
+    print_table(["name", "status", "seconds", "message"], stages)
     facts = [{"compiled by": key, "value": cell(value)} for key, value in flat(summary.get("compiled_by") or {})]
     if facts:
         print_table(["compiled by", "value"], facts)

@@ -88,11 +88,11 @@ def newest() -> Path:
             f"RUN: none given, and no run below {str(OUTPUTS)!r} here; valid: a run's folder.\n"
             "Try: inductor-debug list FOLDER"
         )
-    return max(runs, key=_claimed)
+    return max(runs, key=claimed)
 
 
-def _claimed(run: Path) -> float:
-    """When a run took its folder, by its owner's file; of one without that, when it last wrote its log."""
+def claimed(run: Path) -> float:
+    """When a run took its folder, in seconds since 1970: by its owner's file, else when it last wrote its log."""
     for name in (OWNER, LOG):
         with contextlib.suppress(OSError):
             return (run / name).stat().st_mtime

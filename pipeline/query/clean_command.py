@@ -67,8 +67,9 @@ class Wanted:
             ConfigurationError: no condition is given, or one is not valid.
         """
         asked, least = listing.Asked.of(words, "clean"), memory_limit_of(larger_than, "--larger-than")
-        if not asked.patterns and older_than is None and least is None:
-            raise ConfigurationError("clean: got no condition; valid: KEY=PATTERN, --older-than DAYS, "
+        one = asked.root.is_dir() and store.find_runs(asked.root) == [asked.root]
+        if not asked.patterns and older_than is None and least is None and not one:
+            raise ConfigurationError("clean: got no condition; valid: a run's folder, KEY=PATTERN, --older-than DAYS, "
                                      "--larger-than SIZE.\nTry: inductor-debug clean --older-than 30")  # fmt: skip
         if older_than is not None and not older_than >= 0:
             raise ConfigurationError(f"--older-than: got {older_than:g}; valid: days, 0 or more.\n"
@@ -130,6 +131,9 @@ def remove(wanted: Wanted, runs: Sequence[Found], tell: Callable[[str], None]) -
 
 def _remove_above(root: Path, folder: Path) -> None:
     """Remove a run's folder where it is empty, a sweep's files where it has no job left, and so up to ``root``."""
+    if folder == root != Path.cwd():  # a run that was named itself
+        with contextlib.suppress(OSError):
+            folder.rmdir()
     while folder != root and folder.is_relative_to(root):
         if os.path.lexists(folder / SWEEP_OWNER) and not store.find_runs(folder):
             remove_sweep(folder)

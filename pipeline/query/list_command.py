@@ -75,6 +75,7 @@ def rows(asked: Asked, last: int | None, unlisted: Callable[[str], None]) -> lis
         last: only so many of them, the newest; None for all.
         unlisted: called with a message for a folder that can't be listed.
     """
-    with tracked(store.find_runs(asked.root, unlisted), "reading runs") as runs:
+    started = sorted(store.find_runs(asked.root, unlisted), key=store.claimed)
+    with tracked(started, "reading runs") as runs:
         found = [row for run in runs if asked.fits(row := store.row(run))]
     return found if last is None else found[len(found) - min(last, len(found)) :]

@@ -1,7 +1,7 @@
 """The commands of README and docs, and the files that these pages have a reader write.
 
 A command is a line of an ``sh`` block. A comment behind it may say ``exit code N``: else it ends with 0. A file is a
-block that begins with ``# PATH.py``, or one of YAML below a paragraph that names ``PATH.yaml``.
+block that begins with ``# PATH``, or one of YAML below a paragraph that names ``PATH.yaml``.
 """
 
 import itertools
@@ -89,7 +89,7 @@ def write_files(page: Path, folder: Path) -> None:
             named = next((path for path in reversed(paths) if path.endswith(".yaml")), named)
         if token.type != "fence":
             continue
-        path = re.match(r"# ([\w/]+\.py)\n", token.content)
+        path = re.match(r"# ([\w/]+\.(?:py|yaml))\n", token.content)
         name = path[1] if path else named if token.info.strip() == "yaml" else ""
         if name and not (folder / name).exists():
             (folder / name).parent.mkdir(parents=True, exist_ok=True)

@@ -108,17 +108,17 @@ def test_the_jobs_of_a_sweep_come_in_the_order_of_their_numbers(
     for number in range(12):
         make_run(Path("outputs/2026-03-01/09-30-00-sweep") / f"{number}-seed={number}")
     make_run(Path("outputs/2026-02-28/23-59-59-bert"))
-    expected = ["23-59-59-bert", *(f"{number}-seed={number}" for number in range(12))]
+    jobs = [f"{number}-seed={number}" for number in range(12)]
 
     def printed(*words: str) -> Any:
         assert cli.main([*words, "--format", "json"]) == 0
         return json.loads(capsys.readouterr().out)
 
-    assert [Path(row["run"]).name for row in printed("list")] == expected
+    assert [Path(row["run"]).name for row in printed("list")] == [*jobs, "23-59-59-bert"]  # as they were started
     assert printed("analyze")["run"].endswith("23-59-59-bert")  # the newest is the one started last, whatever its name
     runs = printed("compare", "outputs/2026-03-01/09-30-00-sweep")["tables"]["runs"]
     assert [(row["run"], Path(row["id"]).name) for row in runs] == [
-        (str(number + 1), name) for number, name in enumerate(expected[1:])
+        (str(number + 1), name) for number, name in enumerate(jobs)
     ]
 
 

@@ -67,7 +67,10 @@ def test_runs_are_listed_by_what_they_are(
         (["clean", "a", "b"], "clean: got the folders a, b; valid: one, by default outputs."),
         (["list", "model=a", "model=b"], "model: got model=a, model=b; valid: one word, its patterns parted by commas"),
         (["clean", "model=bert,"], "Try: inductor-debug clean model=bert"),
-        (["clean"], "clean: got no condition; valid: KEY=PATTERN, --older-than DAYS, --larger-than SIZE."),
+        (
+            ["clean"],
+            "clean: got no condition; valid: a run's folder, KEY=PATTERN, --older-than DAYS, --larger-than SIZE.",
+        ),
         (["clean", "--older-than", "-1"], "--older-than: got -1; valid: days, 0 or more."),
         (["clean", "--larger-than", "much"], "--larger-than: got 'much'"),
     ],
@@ -112,6 +115,20 @@ def test_runs_that_all_conditions_fit_are_removed(
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
+
+
+def test_a_run_is_removed_by_its_folder(outputs: Path) -> None:
+    assert cli.main(["clean", "outputs/2-b", "--yes"]) == 0
+    assert names(outputs) == ["1-a", "3-c"] and not (outputs / "2-b").exists()
+
+
+def test_the_oldest_is_listed_first_whatever_it_is_called(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, days in (("2026-11-27/1-a", 1.0), ("ci", 0.5), ("accepted", 2.0)):
+        stored(tmp_path / "outputs" / name, days=days)
+    assert listed(capsys) == ["accepted", "1-a", "ci"] and listed(capsys, "--last", "1") == ["ci"]
 
 
 @pytest.mark.parametrize("answer, left", [("y\n", 2), ("n\n", 3), ("", 3)])

@@ -81,12 +81,14 @@ def test_a_bad_file_is_an_error_that_names_it(tmp_path, text, words):
 
 
 def test_a_profile_is_built_on_others_as_hydra_builds_it(tmp_path):
-    (tmp_path / "base.yaml").write_text("name: base\nmax_rank: 5\nalignment: 8\nnumerics: {saturate: true}\n")
+    (tmp_path / "base.yaml").write_text(
+        "name: base\nmax_rank: 5\nalignment: 8\nnumerics: {storage: {float32: bfloat16}}\n"
+    )
     (tmp_path / "chip.yaml").write_text("defaults: [base, _self_]\nalignment: 64\nnumerics: {poison: false}\n")
     (tmp_path / "below.yaml").write_text("defaults: [_self_, strict16]\nalignment: 64\n")
     chip = load_profile(tmp_path / "chip.yaml")
     assert {rule.rule: rule.value for rule in chip.rules} == {"rank": 5, "alignment": 64}
-    assert chip.numerics.saturate and not chip.numerics.poison
+    assert chip.numerics.storage == {"float32": "bfloat16"} and not chip.numerics.poison
     assert [rule.value for rule in load_profile(tmp_path / "below.yaml").rules] == [16]
 
 
