@@ -118,7 +118,12 @@ def _told(rows: list[Row], kernels: Sequence[LaunchRecord], wanted: Wanted) -> l
     if library:
         calls = ", ".join(f"{name} ({counted(times, 'launch', 'launches')})" for name, times in library.items())
         told.append(f"library calls, which nothing is fused into: {calls}")
-    if not rows:
+    alone = [[launch for launch in kernels if _touches(launch, _alone(wanted, index))] for index in range(len(asked))]
+    graphs = [{launch.graph for launch in found} for found in alone]
+    if len(asked) > 1 and all(graphs) and not set.intersection(*graphs):
+        named = " and ".join(", ".join(sorted(each)) for each in graphs)
+        told.append(f"they are of different graphs, {named}: nothing is fused over the border of a graph")
+    elif not rows and not any(found and all(launch.kind == "extern" for launch in found) for found in alone):
         told.append("not established: torch recorded no decision here; it gives no reason for pairs that share no "
                     "buffer or that it never considered")  # fmt: skip
     return told

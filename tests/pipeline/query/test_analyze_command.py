@@ -93,6 +93,21 @@ def test_a_pair_of_which_torch_says_nothing_is_not_established(run: Path, capsys
     assert found["tables"]["decisions"] == [] and found["told"][-1].startswith("not established: torch recorded no")
 
 
+def test_what_is_known_to_part_two_operations_is_the_reason(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A library's call, which one of them is; and the border of a graph."""
+    told = asked("--type", "fusion", "--node", "mm", "--node", "exp_2", capsys=capsys)["told"]
+    assert told == ["library calls, which nothing is fused into: extern_kernels.mm (1 launch)"]
+    for name in ("output_code.py", "provenance.json", "nodes.json", "fusions.csv"):
+        copy = run / "lower/g1.forward" / name
+        copy.parent.mkdir(exist_ok=True)
+        text = (run / "lower/g0.forward" / name).read_text()
+        copy.write_text(text.replace("exp_2", "tanh").replace("nets.py:14", "nets.py:20"))
+    told = asked("--type", "fusion", "--node", "exp_2", "--node", "tanh", capsys=capsys)["told"]
+    assert told == [
+        "they are of different graphs, g0.forward and g1.forward: nothing is fused over the border of a graph"
+    ]
+
+
 def test_the_candidates_of_an_operation_are_held_against_the_best(
     run: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
