@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
+from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.loudness import is_quiet
 
 if TYPE_CHECKING:
@@ -131,7 +132,7 @@ def _counted(items: Sequence[Item], what: str, entered: contextlib.ExitStack) ->
 
             columns = words("what"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()
             shown = entered.enter_context(progress(*columns))
-            task = shown.add_task("", total=len(items), what=what)
+            task = shown.add_task("", total=len(items), what=visible(what))
         if shown is not None and task is not None:
             shown.update(task, completed=done)
         yield item
@@ -157,5 +158,5 @@ def working(
     from rich.progress import SpinnerColumn, TimeElapsedColumn
 
     with progress(SpinnerColumn(), TimeElapsedColumn(), words("what", ratio=1)) as shown:
-        task = shown.add_task("", total=None, what=what)
-        yield lambda text: shown.update(task, what=text)
+        task = shown.add_task("", total=None, what=visible(what))
+        yield lambda text: shown.update(task, what=visible(text))

@@ -21,6 +21,11 @@ def say(text: str = "") -> None:
     _write(f"{_fitted(visible(text), sys.stdout)}\n")
 
 
+def say_path(path: str) -> None:
+    """A path or a command on a line of its own, whole on a terminal too: it is there to be copied."""
+    _write(f"{visible(path)}\n")
+
+
 def say_with(verdict: str, text: str) -> None:
     """As :func:`say` a sentence that holds a verdict; on a terminal that word has its color.
 

@@ -25,8 +25,8 @@ _INDENT = 2
 
 
 def is_terminal(stream: TextIO) -> bool:
-    """Whether a person reads a stream: it is a terminal, or ``FORCE_COLOR`` says so."""
-    return stream.isatty() or bool(os.environ.get("FORCE_COLOR"))
+    """Whether a person reads a stream."""
+    return stream.isatty()
 
 
 def width() -> int:

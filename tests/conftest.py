@@ -16,7 +16,8 @@ _CACHE = tempfile.TemporaryDirectory(prefix="inductor-debug-tests-")
 os.environ["XDG_CACHE_HOME"] = _CACHE.name  # of fixtures that several tests share
 os.environ["INDUCTOR_DEBUG_LOCKS"] = str(Path(_CACHE.name, "locks"))
 os.environ.pop("CI", None)  # torch reads an option's default from it: here as at a user's desk
-os.environ.pop("FORCE_COLOR", None)  # a captured stream is a pipe to the commands, whoever runs the tests
+for _name in ("FORCE_COLOR", "NO_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE"):
+    os.environ.pop(_name, None)  # rich heeds them, whoever runs the tests
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # a thread that waits leaves its core to the other tests' processes
 
 

@@ -26,7 +26,7 @@ from inductor_debug.stages.registry import declared, is_ours
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-GENERATED = {"configuration.md", "files.md", "command-line.md", "python.md"}
+GENERATED = ("configuration.md", "files.md", "command-line.md", "python.md")
 PAGES = sorted(page for page in DOCS.glob("*/*.md") if page.name not in GENERATED or page.parent.name != "reference")
 
 

@@ -220,9 +220,5 @@ def _attribute_docstrings() -> dict[str, str]:
     return found
 
 
-def _capitals(path: str) -> str:
-    return "".join(part.upper() if place % 2 else part for place, part in enumerate(path.replace("}", "{").split("{")))
-
-
 def _anchor(name: str) -> str:
     return f"record-{name.lower()}"

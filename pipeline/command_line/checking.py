@@ -10,7 +10,7 @@ from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline.command_line.app import Format, FormatOption, app
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.query import check_command as checks
-from inductor_debug.pipeline.terminal import print_json, print_table, say, tell
+from inductor_debug.pipeline.terminal import print_json, print_table, say, tell_error
 from inductor_debug.stages.formatting import counted
 
 
@@ -64,7 +64,7 @@ def check_command(
     rows = [{str(key): None if value != value else value for key, value in row.items()}
             for row in found.table.to_dict("records")]  # fmt: skip
     if found.note:
-        tell(found.note)
+        tell_error(found.note)
     if output is Format.JSON:
         print_json(rows)
     else:

@@ -13,7 +13,7 @@ from inductor_debug.pipeline.query import cache_command as kept
 from inductor_debug.pipeline.query import clean_command as clean
 from inductor_debug.pipeline.query.doctor.checks import checks
 from inductor_debug.pipeline.query.trust import ask
-from inductor_debug.pipeline.terminal import print_json, print_table, say, say_with, tell, tell_error
+from inductor_debug.pipeline.terminal import print_json, print_table, say, say_path, say_with, tell, tell_error
 from inductor_debug.stages.formatting import counted
 
 
@@ -47,7 +47,7 @@ def cache_command(
     if output is Format.JSON:
         print_json({"folder": str(folder), "stages": rows})
         return 0
-    say(str(folder))
+    say_path(str(folder))
     print_table(list(kept.COLUMNS), rows)
     return 0
 

@@ -18,7 +18,7 @@ from inductor_debug.pipeline.query.analyze_command import answered
 from inductor_debug.pipeline.query.export import formats
 from inductor_debug.pipeline.query.export.bundle import bundle
 from inductor_debug.pipeline.run.compiled_by import flat
-from inductor_debug.pipeline.terminal import cell, print_json, print_table, print_text, say, tell_error
+from inductor_debug.pipeline.terminal import cell, print_json, print_table, print_text, say, say_path, tell_error
 from inductor_debug.stages.artifacts.files import REPORT_PAGE
 
 
@@ -166,12 +166,12 @@ def report_command(
     folder = run or store.newest()
     name, content = formats.made(folder, output)
     if out is None and output is formats.Format.HTML:
-        say(str(store.existing(folder) / REPORT_PAGE.path))
+        say_path(str(store.existing(folder) / REPORT_PAGE.path))
     elif out is None and isinstance(content, str):
         print_text(content)
     else:
         for path in formats.write(content, out or Path(name)):
-            say(str(path))
+            say_path(str(path))
     return 0
 
 
@@ -193,5 +193,5 @@ def export_command(
     if output is Format.JSON:
         print_json({"run": str(stored.folder), "archive": str(path)})
     else:
-        say(str(path))
+        say_path(str(path))
     return 0

@@ -13,7 +13,7 @@ from inductor_debug.pipeline.query import trust
 from inductor_debug.pipeline.run import restoring
 from inductor_debug.pipeline.run.commands import entry
 from inductor_debug.pipeline.run.compiled_by import made_with_missing
-from inductor_debug.pipeline.terminal import tell
+from inductor_debug.pipeline.terminal import tell, tell_error
 from inductor_debug.stages.artifacts.files import SUMMARY
 
 STAGES = "stages=[minify,report]"
@@ -62,7 +62,7 @@ def rerun(
             f"Try: inductor-debug {command} {shown} --anyway"
         )
     if gone:
-        tell(f"{shown} was {gone}")
+        tell_error(f"{shown} was {gone}")
     with restoring.restored(record) as told:
         if told:
             tell(f"as in {run}: {', '.join(told)}")

@@ -8,7 +8,7 @@ from typing import Any
 from inductor_debug.models.errors import UserError
 from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.config.arguments import overridden_groups
-from inductor_debug.pipeline.terminal import tell
+from inductor_debug.pipeline.terminal import tell_error
 from inductor_debug.stages.settings import BUILT_IN
 
 GROUPS = ("model", "accel", "backend", "stages")
@@ -54,10 +54,9 @@ def ask(
         words: of the command line after ``--``.
         sure: when one may say yes unasked.
     """
+    tell_error(told)  # with --quiet too
     if yes:
-        tell(told)
         return
-    sys.stderr.write(f"{told}\n")
     after = f" -- {visible(shlex.join(words))}" if words else ""
     name, again = command.partition(" ")[0], f"Try: inductor-debug {command} --yes{after}"
     if sys.stdin is None or not sys.stdin.isatty():

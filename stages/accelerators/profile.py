@@ -9,8 +9,16 @@ from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from inductor_debug.models.errors import ConfigurationError, closest_first, invalid_choice, nearest, wrong_value
+from inductor_debug.models.errors import (
+    ConfigurationError,
+    closest_first,
+    invalid_choice,
+    nearest,
+    shown,
+    wrong_value,
+)
 from inductor_debug.models.options import LARGEST, Range, check_declared
+from inductor_debug.models.stored import read_own_yaml
 from inductor_debug.models.units import VALID_BYTES, parse_bytes
 from inductor_debug.stages.accelerators.config import AccelConfig, NumericsConfig, PeaksConfig, Rule, Waiver
 from inductor_debug.stages.accelerators.number_formats import validate_numerics
@@ -155,19 +163,40 @@ def _judged_config(path: Path, overrides: Mapping[str, Any]) -> AccelConfig:
     return config
 
 
-def _layers(path: Path) -> list[Any]:
+def _layers(path: Path, above: tuple[Path, ...] = ()) -> list[Any]:
     """A profile's file, and those that its ``defaults`` name, in the order in which Hydra merges them.
 
-    A name is a file beside it, else one of ours. As in Hydra, the file itself comes where ``_self_`` stands, else last.
+    A name is that of a file beside it, else of one of ours. As in Hydra the file itself comes where ``_self_`` stands,
+    else last.
+
+    Args:
+        path: the file.
+        above: those that led to it.
+
+    Raises:
+        ConfigurationError: ``defaults`` is no list of names, or leads back to a file.
     """
     from omegaconf import OmegaConf
 
-    content = OmegaConf.load(path)
-    named = list(content.pop("defaults", [])) if OmegaConf.is_dict(content) else []
+    if path.resolve() in above:
+        raise ConfigurationError("this profile is built on itself", key="defaults", place=str(path),
+                                 valid="profiles of which none leads back", hint="defaults: [strict16]")  # fmt: skip
+    read_own_yaml(path)  # its limits
+    content: Any = OmegaConf.load(path)
+    written = content.pop("defaults", OmegaConf.create([])) if OmegaConf.is_dict(content) else []
+    names = list(written) if OmegaConf.is_list(written) or isinstance(written, list) else [None]
+    if not all(isinstance(name, str) and re.fullmatch(r"\w[\w-]*", name) for name in names):
+        raise ConfigurationError(f"got {shown(str(written))}", key="defaults", place=str(path),
+                                 valid="a list of profiles' names", hint="defaults: [strict16]")  # fmt: skip
     found = []
-    for name in named if "_self_" in named else [*named, "_self_"]:
+    for name in names if "_self_" in names else [*names, "_self_"]:
         beside = path.parent / f"{name}.yaml"
-        found += [content] if name == "_self_" else _layers(beside if beside.is_file() else _profile_path(str(name)))
+        if name == "_self_":
+            found.append(content)
+        elif beside.is_file() or name in profile_names():
+            found += _layers(beside if beside.is_file() else FOLDER / beside.name, (*above, path.resolve()))
+        else:
+            raise invalid_choice("defaults", name, profile_names(), where=str(path), example="defaults: [{}]")
     return found
 
 

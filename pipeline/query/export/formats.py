@@ -126,7 +126,7 @@ def write(content: Content, out: Path) -> list[Path]:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             data = text.encode() if isinstance(text, str) else text
-            write_atomically(path, gzip.compress(data) if path.suffix == ".gz" else data)
+            write_atomically(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
         except OSError as error:
             raise UserError(f"got {path}, which can't be written ({error.strerror})", key="--out", valid="a path",
                             hint="--out FILE in a folder of yours") from error  # fmt: skip

@@ -51,6 +51,9 @@ def _main(argv: list[str], refuse: bool) -> int:
             "--shell-completion: Hydra's script completes neither this command nor inductor-debug; valid: the script "
             'that inductor-debug prints.\nTry: eval "$(inductor-debug completion bash)"'
         )
+    if args.format == "json" and (args.cfg or args.info):
+        raise ConfigurationError("command line: got --format json with --cfg or --info, which print what Hydra prints; "
+                                 "valid: either.\nTry: python -m pipeline --cfg job")  # fmt: skip
     args.overrides = arguments.normalise(args.overrides)
     with strict_types(), hydra_session(args, refuse) as session:
         if args.hydra_help:

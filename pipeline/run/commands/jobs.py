@@ -7,6 +7,7 @@ import argparse
 import contextlib
 import logging
 import shlex
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -101,8 +102,10 @@ def single(session: Session) -> int:
         except OSError as error:
             raise unwritable(directory, "hydra.run.dir", error) from error
     code: int = result.return_value.tell()
-    if session.as_json and not result.return_value.refused and (directory / SUMMARY.path).is_file():
-        print_json({"run": str(directory.absolute()), "exit_code": code, "summary": store.read_summary(directory)})
+    if session.as_json:
+        stored = not result.return_value.refused and (directory / SUMMARY.path).is_file()
+        summary_of = store.read_summary(directory) if stored else None
+        print_json({"run": str(directory.absolute()), "exit_code": code, "summary": summary_of})
     return code
 
 
@@ -121,8 +124,9 @@ def _seen(session: Session, configurations: Sequence[Config], runs: int | None =
     alone = bool(configurations) and all(each.runner.isolation == "process" for each in configurations)
     displayed = alone and live.is_shown(prints=not session.as_json)
     session.overrides[:0] = console.overrides(loudness(), displayed=displayed, on_stderr=session.as_json)
-    if not displayed:
-        yield task
+    if not displayed:  # with isolation=none the model prints into this process's streams
+        with contextlib.redirect_stdout(sys.stderr) if session.as_json else contextlib.nullcontext():
+            yield task
         return
 
     def shown(composed: Any) -> Ended:

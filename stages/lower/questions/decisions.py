@@ -105,7 +105,7 @@ def _touches(launch: LaunchRecord, wanted: Wanted) -> bool:
     return lines or any(name in launch.nodes for name in wanted.nodes)
 
 
-def _told(rows: list[Row], kernels: Sequence[LaunchRecord], wanted: Wanted) -> list[str]:
+def _told(rows: list[Row], kernels: Sequence[StoredLaunch], wanted: Wanted) -> list[str]:
     """What the decisions come to, and what else stands between the two."""
     told = []
     asked = [*wanted.lines, *wanted.nodes]

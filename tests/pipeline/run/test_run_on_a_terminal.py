@@ -67,6 +67,7 @@ def test_a_pipe_gets_the_plain_lines(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_takes_the_progress_away(tmp_path: Path) -> None:
+    (tmp_path / "on_terminal_models.py").write_text("import time\ndef slow():\n    time.sleep(300)\n")
     main, child = pty.openpty()
     with subprocess.Popen(
         command(["run", *MODEL, "stages=[capture]", "model.build._target_=on_terminal_models.slow"]),
@@ -74,7 +75,6 @@ def test_ctrl_c_takes_the_progress_away(tmp_path: Path) -> None:
         env=with_models() | {"PYTHONPATH": f"{with_models()['PYTHONPATH']}{os.pathsep}{tmp_path}"},
     ) as process:  # fmt: skip
         os.close(child)
-        (tmp_path / "on_terminal_models.py").write_text("import time\ndef slow():\n    time.sleep(300)\n")
         begun = b""
         while b"starting" not in begun or not list(tmp_path.glob("outputs/*/*/run.log")):
             begun += os.read(main, 4096)
@@ -142,13 +142,14 @@ def test_an_exception_takes_the_progress_away_and_streams_come_back(monkeypatch:
 
 def test_items_are_counted_once_they_take_long(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = on_a_terminal(monkeypatch)
+    monkeypatch.setattr(live, "AFTER_S", 1e9)
     with live.tracked([1, 2], "reading runs") as items:
         assert list(items) == [1, 2]
     assert terminal.getvalue() == ""
     monkeypatch.setattr(live, "AFTER_S", -1.0)
-    with live.tracked(["a", "b", "c"], "reading [bold]runs") as items:
+    with live.tracked(["a", "b", "c"], "reading [bold]runs\x1b[2J") as items:
         assert list(items) == ["a", "b", "c"]
-    assert "reading [bold]runs" in terminal.getvalue() and "2/3" in terminal.getvalue()
+    assert "reading [bold]runs\\u001b[2J" in terminal.getvalue() and "2/3" in terminal.getvalue()
     assert not [line for line in screen(terminal.getvalue()) if line]
 
 

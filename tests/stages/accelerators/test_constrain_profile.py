@@ -92,6 +92,27 @@ def test_a_profile_is_built_on_others_as_hydra_builds_it(tmp_path):
     assert [rule.value for rule in load_profile(tmp_path / "below.yaml").rules] == [16]
 
 
+@pytest.mark.parametrize(
+    ("written", "words"),
+    [
+        ("[chip]", "defaults: this profile is built on itself"),
+        ("[other]", "built on itself"),
+        ("strict16", "defaults: got 'strict16'"),
+        ("", "defaults: got 'None'"),
+        ("[null]", "a list of profiles' names"),
+        ("[{a: b}]", "a list of profiles' names"),
+        ("[../../secret]", "Try: defaults: \\[strict16\\]"),
+        ("[strict17]", "valid: strict16"),
+    ],
+)
+def test_a_profile_that_is_built_on_none_is_told(written, words, tmp_path):
+    (tmp_path / "chip.yaml").write_text(f"defaults: {written}\n")
+    (tmp_path / "other.yaml").write_text("defaults: [chip]\n")
+    with pytest.raises(ConfigurationError, match=words) as caught:
+        load_profile(tmp_path / "chip.yaml")
+    assert str(tmp_path) in str(caught.value)
+
+
 def test_an_unknown_profile_lists_the_closest_first():
     with pytest.raises(ConfigurationError, match=r"valid: strict16"):
         load_profile("strict17")
