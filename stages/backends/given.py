@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 
+from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.backends.execution import Executor, executor_of
 from inductor_debug.stages.backends.front import Level
@@ -58,11 +59,16 @@ def maker_of(settings: Settings, backend: str | AcceleratorAdapter | GivenBacken
 
 
 def adapter_of(backend: AcceleratorAdapter | GivenBackend) -> AcceleratorAdapter:
-    """The adapter that is given, or one of a callable for ``torch.compile``.
+    """The adapter that is given, one of its class, or one of a callable for ``torch.compile``.
 
     Raises:
-        ConfigurationError: it is not whole, see :func:`check_adapter`.
+        ConfigurationError: a class of something else; it is not whole, see :func:`check_adapter`.
     """
+    if isinstance(backend, type):
+        if not issubclass(backend, AcceleratorAdapter):
+            valid = "a name, a function of a graph and its inputs, an adapter, or a class of adapters"
+            raise ConfigurationError(f"got the class {backend.__name__}", key="backend", valid=valid)
+        backend = backend()
     adapter = backend if isinstance(backend, AcceleratorAdapter) else _Function(backend)
     check_adapter(adapter, type(adapter).__name__)
     return adapter

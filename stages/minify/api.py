@@ -52,7 +52,7 @@ def minify(
             the inputs, shows what is looked for. It is called without gradients; what it raises is no yes. None: a
             failure of ``torch.compile`` is looked for.
         backend: a name that ``backend=`` of a run or of ``torch.compile`` takes, a function or a class of adapters that
-            a script can import, or an adapter.
+            a script can import, or an adapter that is as its class makes it without arguments.
         inductor: options of TorchInductor, for ``backend="inductor"``.
         mode: ``inference``, or ``training`` to look at the backward graphs too.
         calls: positional and keyword arguments of further calls of the module, where a failure needs them: a storm of
@@ -80,6 +80,7 @@ def minify(
     case = Case.of(module, args, kwargs or {}, mode)
     options = MinifyConfig() if config is None else config
     check_declared(options, "stages.minify")
+    folder = None if folder is None else Path(folder).absolute()
     shared: dict[str, Any] = {"dynamic": dynamic, "folder": folder, "workers": workers, "progress": progress}
     if failing is not None:
         return smallest(case, Asked(predicate_of(failing)), options, at=at, **shared)

@@ -20,10 +20,10 @@ def compiler_of(adapter: AcceleratorAdapter, options: Mapping[str, Any] | None =
 
     Args:
         adapter: of the backend.
-        options: that an adapter of a package was made with.
+        options: that an adapter of a package was made with; None: it is to be as its class makes it without arguments.
 
     Raises:
-        NotReproducible: no module has the backend under its name.
+        NotReproducible: no module has the backend under its name, or nobody knows what it was made with.
     """
     known = name_of(adapter)
     if known is not None:
@@ -39,9 +39,20 @@ def compiler_of(adapter: AcceleratorAdapter, options: Mapping[str, Any] | None =
         raise NotReproducible(f"the backend {adapter.name} is no class of a module that a script can import")
     if kind.__module__.startswith(OWN):
         raise NotReproducible(f"the backend {adapter.name} is a part of this tool")
+    if options is None and not _made_alone(adapter):
+        raise NotReproducible(f"the backend {adapter.name} was made with arguments, which no script can tell: give a "
+                              f"subclass of {kind.__name__} that has them as its defaults")  # fmt: skip
     given = ", ".join(f"{key}={value!r}" for key, value in (options or {}).items())
     return Compiler(f"{kind.__name__}({given}).dynamo_backend()", (f"from {kind.__module__} import {kind.__name__}",),
                     packages=(kind.__module__,))  # fmt: skip
+
+
+def _made_alone(adapter: AcceleratorAdapter) -> bool:
+    """Whether its class makes an equal one without arguments."""
+    try:
+        return bool(vars(type(adapter)()) == vars(adapter))
+    except (TypeError, ValueError, RuntimeError):  # it takes some, or has a tensor, of which no equality is told
+        return False
 
 
 def predicate_of(function: Callable[..., bool]) -> Predicate:

@@ -1,5 +1,6 @@
 """Failures of Dynamo's graphs, of the backward in one with its forward, and of later calls; what a user asks for."""
 
+import importlib
 import shutil
 import subprocess
 import sys
@@ -13,6 +14,7 @@ import torch
 
 from inductor_debug.models.case import Case
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.backends.given import adapter_of
 from inductor_debug.stages.backends.mock import AotMockAdapter, MockAdapter
 from inductor_debug.stages.backends.mock_options import MockOptions
 from inductor_debug.stages.minify.api import minify
@@ -137,6 +139,24 @@ def test_behind_a_mock_backend_the_script_has_what_executes() -> None:
     made = [compiler_of(adapter) for adapter in (MockAdapter(), AotMockAdapter(options=tuned))]
     assert [item.backend for item in made] == ["'eager'", "'inductor'"] and not any(item.packages for item in made)
     assert made[1].options["max_autotune"] is True
+
+
+def test_an_adapter_that_a_script_would_make_otherwise_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A script makes it without arguments: another one than was given would be judged."""
+    lines = ["from inductor_debug import AcceleratorAdapter", "class Chip(AcceleratorAdapter):", "    name = 'chip'",
+             "    def __init__(self, fast=False):", "        self.fast = fast", "    def compile(self, gm, given):",
+             "        return gm.forward"]  # fmt: skip
+    (tmp_path / "chip_of_two_kinds.py").write_text("\n".join(lines))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    kind = importlib.import_module("chip_of_two_kinds").Chip
+    assert compiler_of(kind()).backend == compiler_of(adapter_of(kind)).backend == "Chip().dynamo_backend()"
+    assert compiler_of(kind(fast=True), {"fast": True}).backend == "Chip(fast=True).dynamo_backend()"
+    with pytest.raises(NotReproducible, match="made with arguments, which no script can tell"):
+        compiler_of(kind(fast=True))
+    with pytest.raises(ConfigurationError, match="backend: got the class dict"):
+        adapter_of(dict)
 
 
 def test_a_command_that_is_no_program_is_refused() -> None:
