@@ -18,7 +18,7 @@ from inductor_debug.pipeline.query.analyze_command import answered
 from inductor_debug.pipeline.query.export import formats
 from inductor_debug.pipeline.query.export.bundle import bundle
 from inductor_debug.pipeline.run.compiled_by import flat
-from inductor_debug.pipeline.terminal import cell, print_json, print_table, print_text, say, say_path, tell_error
+from inductor_debug.pipeline.terminal import cell, print_json, print_table, print_text, say, say_path, tell, tell_error
 from inductor_debug.stages.artifacts.files import REPORT_PAGE
 
 
@@ -36,7 +36,7 @@ def list_command(
     last: Annotated[int | None, typer.Option("--last", min=1, help="only so many, the newest")] = None,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    rows = listing.rows(listing.Asked.of(words or []), last, lambda told: tell_error(f"not listed: {told}"))
+    rows = listing.rows(listing.Asked.of(words or []), last, lambda told: tell_error(f"not listed: {told}"), tell)
     if output is Format.JSON:
         print_json(rows)
         return 0

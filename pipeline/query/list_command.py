@@ -10,6 +10,7 @@ from typing import Any
 from inductor_debug.models.errors import ConfigurationError, closest_first
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.live import tracked
+from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.stored_run import Row
 
 FILTERS = ("model", "accel", "backend", "dtype", "mode", "verdict", "numerics")
@@ -67,15 +68,21 @@ class Asked:
                    for key, patterns in self.patterns.items())  # fmt: skip
 
 
-def rows(asked: Asked, last: int | None, unlisted: Callable[[str], None]) -> list[Row]:
+def rows(asked: Asked, last: int | None, unlisted: Callable[[str], None], none: Callable[[str], None]) -> list[Row]:
     """The rows of :func:`~pipeline.directory.store.row`, oldest first.
 
     Args:
         asked: which runs.
         last: only so many of them, the newest; None for all.
         unlisted: called with a message for a folder that can't be listed.
+        none: called with a message where there are runs, and none of them is asked for.
     """
     started = sorted(store.find_runs(asked.root, unlisted), key=store.claimed)
     with tracked(started, "reading runs") as runs:
-        found = [row for run in runs if asked.fits(row := store.row(run))]
+        every = [store.row(run) for run in runs]
+    found = [row for row in every if asked.fits(row)]
+    if every and not found:
+        there = {key: sorted({str(row.get(key) or "") for row in every} - {""}) for key in asked.patterns}
+        told = "; ".join(f"{key} is one of {', '.join(values) or 'none'}" for key, values in there.items())
+        none(f"none of {counted(len(every), 'run')} is asked for. There: {told}")
     return found if last is None else found[len(found) - min(last, len(found)) :]

@@ -22,9 +22,9 @@ class TensorComparison:
             structure, value, random.
         message: one line for a person.
         elements: number of elements compared.
-        mismatched, mismatched_share: elements beyond atol + rtol·|reference|, and their share.
-        max_abs, mean_abs, rmse: of |test - reference|; ``max_abs`` of integers is an exact int.
-        max_rel, mean_rel: of |test - reference| / |reference| over elements whose reference is not 0.
+        mismatched, mismatched_share: elements beyond ``atol + rtol · |reference|``, and their share.
+        max_abs, mean_abs, rmse: of ``|test - reference|``; ``max_abs`` of integers is an exact int.
+        max_rel, mean_rel: of ``|test - reference| / |reference|`` over elements whose reference is not 0.
         zero_reference: elements left out of the relative errors.
         max_ulp: representable numbers between the two, in the dtype, over elements finite on both sides;
             None for integers, bool and different dtypes.

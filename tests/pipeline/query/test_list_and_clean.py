@@ -117,6 +117,13 @@ class Terminal(io.StringIO):
         return True
 
 
+def test_what_there_is_is_told_where_no_run_fits(outputs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert listed(capsys, "verdict=flailed") == []
+    cli.main(["list", "verdict=flailed"])
+    told = capsys.readouterr().err
+    assert "none of 3 runs is asked for. There: verdict is one of crashed, failed, passed" in told
+
+
 def test_a_run_is_removed_by_its_folder(outputs: Path) -> None:
     assert cli.main(["clean", "outputs/2-b", "--yes"]) == 0
     assert names(outputs) == ["1-a", "3-c"] and not (outputs / "2-b").exists()
