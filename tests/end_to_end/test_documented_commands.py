@@ -91,7 +91,7 @@ def typed(words: list[str], runs: list[str], sweeps: list[str]) -> list[str]:
     newest = itertools.cycle(reversed(runs))
     accepted = dict.fromkeys(("outputs/accepted", "outputs/today"), runs[-1])
     folders = accepted | {"A": runs[0], "B": runs[-1], "SWEEP": (sweeps or runs)[-1]}
-    words = [re.sub(r"^RUN/", f"{runs[-1]}/", word) for word in words]
+    words = [re.sub(r"^RUN(?=/)|(?<==)RUN$", runs[-1], word) for word in words]
     return [folders.get(word) or (next(newest) if word in STORED else word) for word in words]
 
 
@@ -140,11 +140,11 @@ def test_a_page_at_full_size(page: Path, tmp_path: Path) -> None:
             continue
         runs = [str(run.relative_to(tmp_path)) for run in store.find_runs(tmp_path / "outputs")]
         sweeps = [str(file.parent.relative_to(tmp_path)) for file in tmp_path.rglob("sweep.csv")]
-        name, *words = typed(command.words, runs, sweeps) if runs else command.words
-        if name == "inductor-debug":
+        _, *words = typed(command.words, runs, sweeps) if runs else command.words
+        if command.overrides is not None:
+            words = ["-m", "inductor_debug", "run", *words[len(words) - len(command.overrides) :]]
+        elif command.words[0] == "inductor-debug":
             words = ["-m", "inductor_debug", *words]
-        elif command.overrides is not None:
-            words = ["-m", "inductor_debug", "run", *command.overrides]
         environment = os.environ | command.variables | {"PYTHONPATH": path}
         done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True,
                               timeout=WAIT_S, input="y\n")  # fmt: skip
