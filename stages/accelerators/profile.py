@@ -155,8 +155,8 @@ def _judged_config(path: Path, overrides: Mapping[str, Any]) -> AccelConfig:
         named = owner.__name__.removesuffix("Config").lower()
         what = "" if owner is AccelConfig else f" of {'a ' * (owner in (Rule, Waiver))}{named}"
         near = closest_first(str(error.key), [item.name for item in fields(owner)])
-        raise ConfigurationError(f"no such key{what}", key=str(error.key), place=str(path), valid=", ".join(near),
-                                 hint=f"{near[0]}: VALUE") from error  # fmt: skip
+        raise ConfigurationError(f"no such key{what}", key=str(error.full_key or error.key), place=str(path),
+                                 valid=", ".join(near), hint=f"{near[0]}: VALUE") from error  # fmt: skip
     except (OmegaConfBaseException, YAMLError, OSError, ValueError) as error:
         raise ConfigurationError(f"accel: {path} can't be read as a profile: {error}") from error
     assert isinstance(config, AccelConfig)

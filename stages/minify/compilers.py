@@ -39,7 +39,7 @@ def compiler_of(adapter: AcceleratorAdapter, options: Mapping[str, Any] | None =
         raise NotReproducible(f"the backend {adapter.name} is no class of a module that a script can import")
     if kind.__module__.startswith(OWN):
         raise NotReproducible(f"the backend {adapter.name} is a part of this tool")
-    if options is None and not _made_alone(adapter):
+    if options is None and not _made_alone(kind, adapter):
         raise NotReproducible(f"the backend {adapter.name} was made with arguments, which no script can tell: give a "
                               f"subclass of {kind.__name__} that has them as its defaults")  # fmt: skip
     given = ", ".join(f"{key}={value!r}" for key, value in (options or {}).items())
@@ -47,10 +47,10 @@ def compiler_of(adapter: AcceleratorAdapter, options: Mapping[str, Any] | None =
                     packages=(kind.__module__,))  # fmt: skip
 
 
-def _made_alone(adapter: AcceleratorAdapter) -> bool:
-    """Whether its class makes an equal one without arguments."""
+def _made_alone(kind: type[AcceleratorAdapter], adapter: AcceleratorAdapter) -> bool:
+    """Whether a class makes an equal one without arguments."""
     try:
-        return bool(vars(type(adapter)()) == vars(adapter))
+        return bool(vars(kind()) == vars(adapter))
     except (TypeError, ValueError, RuntimeError):  # it takes some, or has a tensor, of which no equality is told
         return False
 

@@ -66,12 +66,17 @@ def test_a_pipe_gets_the_plain_lines(tmp_path: Path) -> None:
     assert [line.partition(" ")[0] for line in lines[-3:]] == ["passed", "where:", "next:"]
 
 
+def heeding_interrupts() -> None:
+    """As on a terminal: a shell has what it runs in the background ignore them, and a child inherits that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def test_ctrl_c_takes_the_progress_away(tmp_path: Path) -> None:
     (tmp_path / "on_terminal_models.py").write_text("import time\ndef slow():\n    time.sleep(300)\n")
     main, child = pty.openpty()
     with subprocess.Popen(
         command(["run", *MODEL, "stages=[capture]", "model.build._target_=on_terminal_models.slow"]),
-        stdin=subprocess.DEVNULL, stdout=child, stderr=child, cwd=tmp_path,
+        stdin=subprocess.DEVNULL, stdout=child, stderr=child, cwd=tmp_path, preexec_fn=heeding_interrupts,
         env=with_models() | {"PYTHONPATH": f"{with_models()['PYTHONPATH']}{os.pathsep}{tmp_path}"},
     ) as process:  # fmt: skip
         os.close(child)

@@ -15,7 +15,7 @@ from profile_models import Block, line_of, lopsided_case
 
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.stages.artifacts import files
+from inductor_debug.stages.artifacts import files, time_tables
 from inductor_debug.stages.artifacts.lowering import LaunchRecord
 from inductor_debug.stages.backends.adapter import AcceleratorAdapter
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
@@ -294,9 +294,8 @@ def test_a_number_of_steps_that_is_none_is_refused(key: str, value: int) -> None
 
 
 def test_the_columns_are_those_that_are_documented(inductor: Finished) -> None:
-    from inductor_debug.stages.profile import tables
-
-    text = tables.__doc__ or ""
+    rows = (time_tables.KernelTimeRow, time_tables.OperationTimeRow, time_tables.ModuleTimeRow, time_tables.LineTimeRow)
+    text = "".join(part.__doc__ or "" for row in rows for part in row.__mro__[:-1])
     for name in ("kernels", "operations", "modules", "lines"):
         header = next(csv.reader(io.StringIO(inductor.artifacts.read_text(f"profile/{name}.csv"))))
         for column in header:
