@@ -39,7 +39,9 @@ _NEAREST = 3
 
 
 def find_runs(root: Path, unlisted: Callable[[str], None] | None = None) -> list[Path]:
-    """Run directories below ``root`` (or ``root`` itself), oldest first, those without a result included.
+    """Run directories below ``root`` (or ``root`` itself) by path, those without a result included.
+
+    Dates, times and numbers of jobs are compared as such. :func:`runs_by_start` has them as they were started.
 
     Args:
         root: a folder.
@@ -54,11 +56,16 @@ def find_runs(root: Path, unlisted: Callable[[str], None] | None = None) -> list
             "Try: inductor-debug list FOLDER"
         )
     logged = (folder for folder, names in files_below(root, unlisted) if LOG in names)
-    return sorted(filter(_is_run, logged), key=_started)
+    return sorted(filter(_is_run, logged), key=_by_numbers)
 
 
-def _started(folder: Path) -> list[tuple[float, str]]:
-    """Sorts folders by when they were made: dates and times by their text, the jobs of a sweep by their number."""
+def runs_by_start(root: Path, unlisted: Callable[[str], None] | None = None) -> list[Path]:
+    """As :func:`find_runs`, the one that was started first before the others, whatever it is called."""
+    return sorted(find_runs(root, unlisted), key=claimed)
+
+
+def _by_numbers(folder: Path) -> list[tuple[float, str]]:
+    """Sorts folders by their paths: dates and times by their text, the jobs of a sweep by their number."""
     numbers = [re.match(r"\d+", part) for part in folder.parts]
     return [(int(number[0]) if number else math.inf, part) for number, part in zip(numbers, folder.parts, strict=True)]
 

@@ -78,7 +78,7 @@ class Wanted:
 
     def found(self) -> list["Found"]:
         """The runs, oldest first."""
-        with tracked(store.find_runs(self.asked.root), "reading runs") as runs:
+        with tracked(store.runs_by_start(self.asked.root), "reading runs") as runs:
             return [found for run in runs if (found := self.fitting(run)) is not None]
 
     def fits(self, run: Path) -> bool:

@@ -77,8 +77,7 @@ def rows(asked: Asked, last: int | None, unlisted: Callable[[str], None], none: 
         unlisted: called with a message for a folder that can't be listed.
         none: called with a message where there are runs, and none of them is asked for.
     """
-    started = sorted(store.find_runs(asked.root, unlisted), key=store.claimed)
-    with tracked(started, "reading runs") as runs:
+    with tracked(store.runs_by_start(asked.root, unlisted), "reading runs") as runs:
         every = [store.row(run) for run in runs]
     found = [row for row in every if asked.fits(row)]
     if every and not found:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from on_terminal import sent_to
 
 from inductor_debug.pipeline import completion
 from inductor_debug.pipeline.cli import app
@@ -117,13 +118,7 @@ def test_a_terminal_shows_what_the_tab_key_completes(workplace: Path) -> None:
     )  # fmt: skip
     os.close(child)
     os.write(main, lines)
-    shown = b""
-    try:
-        while True:
-            part = os.read(main, 4096)
-            shown += part
-    except OSError:  # the terminal's other end was closed
-        pass
+    shown = sent_to(main)
     process.wait(timeout=120)
     os.close(main)
     assert b"name: resnet18" in shown and b"name: strict16" in shown, shown

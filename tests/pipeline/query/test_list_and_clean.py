@@ -12,6 +12,7 @@ from stored_results import stored_result
 
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.directory.ownership import claim_run, claim_sweep
+from inductor_debug.pipeline.query.clean_command import Wanted
 
 
 def stored(folder: Path, verdict: str = "passed", model: str = "nets", days: float = 0.0) -> Path:
@@ -136,6 +137,8 @@ def test_the_oldest_is_listed_first_whatever_it_is_called(
     for name, days in (("2026-11-27/1-a", 1.0), ("ci", 0.5), ("accepted", 2.0)):
         stored(tmp_path / "outputs" / name, days=days)
     assert listed(capsys) == ["accepted", "1-a", "ci"] and listed(capsys, "--last", "1") == ["ci"]
+    wanted = Wanted.of(["verdict=*"], None, None)
+    assert [found.folder.name for found in wanted.found()] == ["accepted", "1-a", "ci"]
 
 
 @pytest.mark.parametrize("answer, left", [("y\n", 2), ("n\n", 3), ("", 3)])
