@@ -1,5 +1,6 @@
 """What a stage's result depends on, as far as it is known before the stage runs."""
 
+import datetime
 import functools
 import hashlib
 import os
@@ -45,6 +46,7 @@ def parts_of(
         **given,
         "follows": dict(followed),
         "files": {path: content_of(path) for path in sorted(set(_paths(given)))},
+        "expired": _expired(given["settings"], datetime.date.today()),
         "versions": dict(versions),
         "source": own_source(),
         "variables": dict(sorted(variables.items())),
@@ -76,6 +78,8 @@ def _told(name: str, there: Any, here: Any) -> str:
         return f"what {what} depends on"
     if kind == "source":
         return "this package's source"
+    if kind == "expired":
+        return f"a waiver that expired on {what}"
     return f"the content of {what}" if kind == "files" else f"{name} ({there} → {here})"
 
 
@@ -135,6 +139,12 @@ def _machine(machine: Machine, device: str, declaration: Declaration) -> dict[st
     if declaration.timed or device != "cpu":
         found["host"] = machine.hostname
     return found
+
+
+def _expired(settings: Mapping[str, Any], today: datetime.date) -> dict[str, bool]:
+    """Days on which waivers expire → whether they are over."""
+    days = {str(waiver["expires"]) for waiver in settings["accel"]["waivers"] if waiver["expires"] is not None}
+    return {day: today >= datetime.date.fromisoformat(day) for day in sorted(days)}
 
 
 def _paths(value: Any) -> Iterator[str]:

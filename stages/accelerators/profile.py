@@ -291,6 +291,12 @@ def _validate_waiver(waiver: Waiver, key: str) -> None:
         expiry(waiver, key)
 
 
+def has_expired(waiver: Waiver, today: datetime.date) -> bool:
+    """Whether a waiver no longer holds."""
+    expires = expiry(waiver)
+    return expires is not None and today >= expires
+
+
 def expiry(waiver: Waiver, key: str = "accel.waivers") -> datetime.date | None:
     """The day from which the waiver no longer holds, or None; ConfigurationError where it is not an ISO date."""
     if waiver.expires is None:

@@ -1,6 +1,7 @@
 """The constrain stage: the captured graphs against the profile. Runs without torch, unless the backend has rules."""
 
 import dataclasses
+import datetime
 import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -20,7 +21,7 @@ from inductor_debug.stages.graphs.records import GraphRecord, kind_of, number_of
 from inductor_debug.stages.rules.findings import severity_of
 from inductor_debug.stages.rules.graph_rules import check_custom
 from inductor_debug.stages.rules.repros import write_repros
-from inductor_debug.stages.rules.violations import COLUMNS, Violations, unused_waivers
+from inductor_debug.stages.rules.violations import COLUMNS, Violations, expired_waivers, unused_waivers
 
 log = logging.getLogger(__name__)
 DIGEST = [column for column in COLUMNS if column not in ("severity", "message", "suggestion")]
@@ -73,15 +74,13 @@ class ConstrainStage(Stage):
             declared_by=rules.declared_by,
         )
         log.info("constrain: %d rows for %s", len(violations), profile.name)
-        unused = ", ".join(f"{waiver.rule} ({waiver.reason})" for waiver in unused_waivers(violations))
-        idle = f"No finding is waived by {unused}." if unused else ""
         result = StageResult(
             status="failed" if failed else "passed",
             message=in_lines(
                 in_words(message_of(violations, looked, outside), _further(violations, failed)),
                 figures_of(violations) if looked else "",
                 rules.note,
-                idle,
+                *_idle(violations),
             ),
             artifacts={
                 files.VIOLATIONS.path: violations.table,
@@ -106,6 +105,17 @@ class ConstrainStage(Stage):
         result.artifacts |= {files.REPRO.at(name): text for name, text in repros.files.items()}
         result.summary["repros"] = repros.summary
         result.message = in_lines(result.message, as_sentence(str(repros)))
+
+
+def _idle(violations: Violations) -> list[str]:
+    """Sentences about waivers that accept nothing, or no longer do."""
+    unused = ", ".join(f"{waiver.rule} ({waiver.reason})" for waiver in unused_waivers(violations))
+    over = ", ".join(f"{waiver.rule} ({waiver.reason}; expired on {waiver.expires})"
+                     for waiver in expired_waivers(violations, datetime.date.today()))  # fmt: skip
+    return [
+        *([f"No finding is waived by {unused}."] if unused else []),
+        *([f"Findings count again that were waived by {over}."] if over else []),
+    ]
 
 
 def judged(violations: Violations, breaks: Sequence[BreakRecord], looked: bool = True) -> tuple[bool, str]:

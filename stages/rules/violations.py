@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from inductor_debug.models.options import INT64
 from inductor_debug.stages.accelerators.config import Waiver
-from inductor_debug.stages.accelerators.profile import Profile, expiry
+from inductor_debug.stages.accelerators.profile import Profile, expiry, has_expired
 from inductor_debug.stages.artifacts import records
 from inductor_debug.stages.graphs.records import kind_of
 from inductor_debug.stages.rules.findings import by_finding, severity_of
@@ -127,8 +127,15 @@ def waive(rows: Iterable[Violation], waivers: Iterable[Waiver], today: datetime.
 
 
 def unused_waivers(violations: Violations) -> list[Waiver]:
-    """The profile's waivers that accept no row."""
+    """The profile's waivers that fit no row."""
     return [item for item in violations.profile.waivers if not any(_matches(item, row) for row in violations)]
+
+
+def expired_waivers(violations: Violations, today: datetime.date) -> list[Waiver]:
+    """The profile's waivers that would accept a row, had they not expired."""
+    over = [item for item in violations.profile.waivers if has_expired(item, today)]
+    counted = [row for row in violations if row.severity != "waived"]
+    return [item for item in over if any(_matches(item, row) for row in counted)]
 
 
 def _matches(waiver: Waiver, row: Violation) -> bool:
@@ -146,7 +153,7 @@ def _matches(waiver: Waiver, row: Violation) -> bool:
 
 def _accept(row: Violation, waiver: Waiver, today: datetime.date) -> Violation:
     expires = expiry(waiver)
-    if expires is not None and today >= expires:
+    if has_expired(waiver, today):
         return row.but(message=f"{row.message} (a waiver expired on {expires}: {waiver.reason})")
     until = "" if expires is None else f" until {expires}"
     return row.but(severity="waived", message=f"{row.message} (waived{until}: {waiver.reason})")

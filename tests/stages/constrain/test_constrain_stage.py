@@ -137,6 +137,16 @@ def test_waivers_tell_when_they_end_and_that_they_did_nothing():
     assert "No finding is waived by dtype (no such thing)." in figures
 
 
+def test_a_waiver_that_expired_is_told_with_its_day():
+    result = run({"alignment": 16, "waivers": [Waiver("alignment", reason="r", expires="2020-01-31")]})
+    assert set(result.artifacts[TABLE]["severity"]) == {"warning"}
+    assert result.message.splitlines()[-1] == (
+        "Findings count again that were waived by alignment (r; expired on 2020-01-31)."
+    )
+    kept = run({"alignment": 1, "waivers": [Waiver("alignment", reason="r", expires="2020-01-31")]})
+    assert "Findings count again" not in kept.message  # it would accept nothing
+
+
 def test_what_is_waived_is_no_violation_by_rule():
     result = run({"alignment": 8, "waivers": [Waiver("alignment", target="aten.relu*", reason="r")]})
     said = f"The model does not fit the profile none: 1 violation of the rule alignment. {EIGHT} "

@@ -1,0 +1,36 @@
+"""What a stage's key covers besides the configuration."""
+
+import datetime
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from inductor_debug.models.config import ModelConfig
+from inductor_debug.pipeline.cache import key
+from inductor_debug.pipeline.directory.records import Machine
+from inductor_debug.stages.accelerators.config import AccelConfig, Waiver
+from inductor_debug.stages.registry import declared
+from inductor_debug.stages.settings import Settings
+
+
+def parts(day: str, monkeypatch: pytest.MonkeyPatch, **waiver: str) -> dict[str, Any]:
+    """Of constrain, on a day."""
+
+    class Calendar(datetime.date):
+        @classmethod
+        def today(cls) -> datetime.date:
+            return datetime.date.fromisoformat(day)
+
+    monkeypatch.setattr(key, "datetime", SimpleNamespace(date=Calendar))
+    settings = Settings(model=ModelConfig(), accel=AccelConfig(waivers=[Waiver("alignment", reason="r", **waiver)]))
+    machine = Machine.__new__(Machine)  # constrain's result does not depend on it
+    return key.parts_of(declared()["constrain"], None, settings, {}, {}, machine, {})
+
+
+def test_a_result_is_not_kept_beyond_the_day_on_which_a_waiver_expires(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, last, after = (parts(day, monkeypatch, expires="2027-01-31")
+                           for day in ("2026-12-01", "2027-01-30", "2027-01-31"))  # fmt: skip
+    assert key.key_of(before) == key.key_of(last) != key.key_of(after)
+    assert key.differing(after, last) == ["a waiver that expired on 2027-01-31"]
+    assert parts("2026-12-01", monkeypatch) == parts("2030-12-01", monkeypatch)
