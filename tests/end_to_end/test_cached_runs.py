@@ -85,20 +85,21 @@ def test_a_kept_result_brings_no_options_of_a_backend_that_it_was_not_asked_abou
 
 @pytest.mark.slow
 def test_the_users_code_and_the_variables_that_it_reads_count(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    only = "stages=[capture,report]"
+    only = "stages=[capture,constrain,report]"
     run(place, only)
-    assert cached(run(place, only)[1]) == ["capture"]
+    assert cached(run(place, only)[1]) == ["capture", "constrain"]
     monkeypatch.setenv("NOT_READ", "1")
-    assert cached(run(place, only)[1]) == ["capture"]
+    assert cached(run(place, only)[1]) == ["capture", "constrain"]
     monkeypatch.setenv("MY_WIDTH", "24")
     text, other = run(place, only)
     assert cached(other) == [] and "capture: not in the cache: the variable MY_WIDTH has changed" in text
+    assert text.count("not in the cache") == 1  # constrain, which follows it, has nothing to add
     (place / "mine.py").write_text(MODEL.replace("ReLU", "GELU"))
     text, other = run(place, only)
     assert cached(other) == [] and f"capture: not in the cache: the file {place / 'mine.py'} has changed" in text
     (place / "mine.py").write_text(MODEL)
     monkeypatch.delenv("MY_WIDTH")
-    assert cached(run(place, only)[1]) == ["capture"]  # of the first run
+    assert cached(run(place, only)[1]) == ["capture", "constrain"]  # of the first run
 
 
 def test_a_module_of_the_same_name_elsewhere_is_another(

@@ -145,7 +145,10 @@ class Reuse:
             self._seen = Seen([str(directory.path), str(self.cache.root), *apart])
 
     def look(self, remaining: Sequence[str]) -> None:
-        """Find the results of remaining stages that are there already, and say of the others why not."""
+        """Find the results of remaining stages that are there already, and say of the others why not.
+
+        A stage that follows one whose result is missing says nothing: it misses for the same reason.
+        """
         if self.cache is None or self.plan.described is None:
             return
         known = self.directory.stage_records()
@@ -167,7 +170,7 @@ class Reuse:
             if found is not None:
                 self.release(name)
                 self.hits[name] = found
-            elif why:
+            elif why and not any(other in remaining and other not in self.hits for other in followed):
                 self.tell(name, f"not in the cache: {why}")
 
     def restored(self, name: str, records: Mapping[str, StageRecord]) -> tuple[StageRecord, Entry] | None:
