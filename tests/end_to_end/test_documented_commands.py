@@ -90,7 +90,7 @@ def typed(words: list[str], runs: list[str], sweeps: list[str]) -> list[str]:
     """A command with the stored runs that its words stand for: the newest first, A before B."""
     newest = itertools.cycle(reversed(runs))
     accepted = dict.fromkeys(("outputs/accepted", "outputs/today"), runs[-1])
-    folders = accepted | {"A": runs[0], "B": runs[-1], "SWEEP": (sweeps or runs)[-1]}
+    folders = accepted | {"A": runs[0], "B": runs[-1], "SWEEP": (sweeps or runs)[-1], "NAME": "minified"}
     words = [re.sub(r"^RUN(?=/)|(?<==)RUN$", runs[-1], word) for word in words]
     return [folders.get(word) or (next(newest) if word in STORED else word) for word in words]
 
@@ -115,7 +115,7 @@ def test_a_stored_run_answers(
     monkeypatch.syspath_prepend(str(tmp_path))
     runs = [str(run.relative_to(tmp_path)) for run in store.find_runs(tmp_path / "outputs")]
     words = typed(command.words[1:], runs, [])
-    small = {"NAME": "minified", "resnet.py:96": "small_models.py"}
+    small = {"resnet.py:96": "small_models.py"}
     words = [small.get(word, word) for word in words if word != "--owner"]  # test_repro_command.py has its layers
     if {"--run", "clean"} & set(words):
         words = [*words, "--yes"]
@@ -127,8 +127,9 @@ def test_a_stored_run_answers(
 @pytest.mark.timeout(WAIT_S)
 @pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem)
 def test_a_page_at_full_size(page: Path, tmp_path: Path) -> None:
-    """All of its commands in order, as they stand, in one folder."""
-    write_files(page, tmp_path)
+    """All of its commands in order, as they stand, in one folder, with the files that it or another page shows."""
+    for shown in (page, *PAGES):
+        write_files(shown, tmp_path)
     (tmp_path / "limits.yaml").touch()
     (tmp_path / "outputs").mkdir(exist_ok=True)
     path = os.pathsep.join([str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH", "")])
@@ -150,4 +151,6 @@ def test_a_page_at_full_size(page: Path, tmp_path: Path) -> None:
                               timeout=WAIT_S, input="y\n")  # fmt: skip
         ended.append((str(command), done.returncode, command.code, (done.stdout + done.stderr)[-2000:]))
     compared = " compare "  # 1 where times of this machine differ too much
-    assert [each for each in ended if each[1] != each[2] and not (compared in each[0] and each[1] == 1)] == []
+    wrong = [each for each in ended if each[1] != each[2] and not (compared in each[0] and each[1] == 1)]
+    told = [f"{name}\nexit code {was}, not {wanted}:\n{said}" for name, was, wanted, said in wrong]
+    assert wrong == [], "\n\n".join(told)
