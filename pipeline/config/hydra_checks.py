@@ -43,7 +43,7 @@ def check_count(overrides: Sequence[Any]) -> None:
     if total > MOST_RUNS:
         largest = max(counts, key=lambda line: counts[line])
         raise ConfigurationError(
-            f"got {', '.join(counts)}, which makes {total:.3g} runs",
+            f"got {', '.join(counts)}, which makes {total:,.0f} runs",
             key="--multirun",
             valid=f"at most {MOST_RUNS:,}",
             hint=f"--multirun {largest.partition('=')[0].lstrip('+')}=VALUE,VALUE",

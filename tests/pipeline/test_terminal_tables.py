@@ -9,6 +9,7 @@ from on_terminal import COLOR, environment, piped, plain, shown
 from rich.cells import cell_len
 from test_cli_commands import make_run
 
+from inductor_debug.pipeline.terminal import cell
 from inductor_debug.pipeline.terminal_tables import colored, drawn
 
 MARKUP = "[red]no[/red] [link=file:///x]here[/link] :smile: [bold"
@@ -119,6 +120,12 @@ def test_a_command_that_takes_no_run_starts_logging_on_standard_error_with_verbo
         done = subprocess.run([sys.executable, "-c", program, *words], cwd=outputs, env=environment(),
                               capture_output=True, text=True)  # fmt: skip
         assert done.stderr == told and "detail" not in done.stdout
+
+
+def test_a_number_is_read_and_not_decoded() -> None:
+    values = (0.45051, 9974.2, 16410.4, 5e7, -12345.6, 1.5e-9, 12, "1e-9", None)
+    told = ["0.4505", "9974", "16410", "5e+07", "-12346", "1.5e-09", "12", "1e-9", "-"]
+    assert [cell(value) for value in values] == told
 
 
 def test_a_state_has_its_color(monkeypatch: pytest.MonkeyPatch) -> None:
