@@ -1,5 +1,6 @@
 """The first screen of the report: what each section answers, the run in a sentence, and what to type next."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -104,9 +105,12 @@ def _of_stage(name: str, data: Mapping[str, Any]) -> Answer:
         may = stage is not None and runs.issuperset(stage.needs) and not ended_badly
         return Answer("unknown", "not asked", note, then=(f"inductor-debug rerun RUN +stages={name}",) if may else ())
     state, word = _OF_STATUS.get(status, ("unknown", status))
-    smallest = ("inductor-debug minify RUN",) if state == "bad" and is_empty(data.get("minified")) else ()
+    then = ("inductor-debug minify RUN",) if state == "bad" and is_empty(data.get("minified")) else ()
+    if status == "timed_out":
+        took = next(stage.get("seconds") or 0 for stage in data["stages"] if stage.get("name") == name)
+        then = (f"inductor-debug rerun RUN runner.timeout_s={2 * math.ceil(took)}", *then)
     does, error = _ended(name, status), raised(data, name)
-    return Answer(state, word, note, f"{does} ({error})" if does and error else does, smallest)
+    return Answer(state, word, note, f"{does} ({error})" if does and error else does, then)
 
 
 def sentence_of(

@@ -209,6 +209,13 @@ def test_what_to_type_next_are_commands_that_there_are(changed):
         assert {word for word in rest if word.startswith("--")} <= flags, command
 
 
+def test_after_a_timeout_more_time_is_proposed_first():
+    stages = [{"name": "lower", "status": "timed_out", "message": "timed out", "seconds": 60.1}]
+    late = summary(verdict="crashed", stages=stages, numerics=None, violations=None, benchmark=None)
+    _, data = report({"summary.json": late}, folder=Path("/runs/late"))
+    assert data["then"][0] == "inductor-debug rerun /runs/late runner.timeout_s=122"
+
+
 def test_a_stage_without_a_section_that_ends_badly_is_in_the_sentence():
     good = {"numerics": {"compared": 1, "failed": 0, "verdict": "exact"}, "verdict": "crashed"}
     crashed = summary(
