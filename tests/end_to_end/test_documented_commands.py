@@ -125,7 +125,7 @@ def test_a_stored_run_answers(
 
 @pytest.mark.slow
 @pytest.mark.timeout(WAIT_S)
-@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if {*commands(page)} & {*RUNS}], ids=lambda page: page.stem)
 def test_a_page_at_full_size(page: Path, tmp_path: Path) -> None:
     """All of its commands in order, as they stand, in one folder, with the files that it or another page shows."""
     for shown in (page, *PAGES):
