@@ -19,6 +19,7 @@ _OF_STATUS: Mapping[str, tuple[State, str]] = {
 """Status of a stage → what stands in the contents where its section says nothing itself."""
 _ORDER: Sequence[State] = ("bad", "told", "warn", "unknown")
 """Whose commands come first: after what is bad, what was found out about it."""
+_ENDED = {"crashed": "crashes", "timed_out": "times out"}
 _WRONG_FIRST: Sequence[State] = ("bad", "warn", "unknown", "good", "told")
 _COMMANDS = 3
 _PASSED = {
@@ -105,7 +106,7 @@ def _of_stage(name: str, data: Mapping[str, Any]) -> Answer:
         may = stage is not None and runs.issuperset(stage.needs) and not ended_badly
         return Answer("unknown", "not asked", note, then=(f"inductor-debug rerun RUN +stages={name}",) if may else ())
     state, word = _OF_STATUS.get(status, ("unknown", status))
-    then = ("inductor-debug minify RUN",) if state == "bad" and is_empty(data.get("minified")) else ()
+    then = ("inductor-debug minify RUN",) if status in _ENDED and is_empty(data.get("minified")) else ()
     if status == "timed_out":
         took = next(stage.get("seconds") or 0 for stage in data["stages"] if stage.get("name") == name)
         then = (f"inductor-debug rerun RUN runner.timeout_s={2 * math.ceil(took)}", *then)
@@ -145,14 +146,16 @@ def _untold(stages: Iterable[Mapping[str, Any]], entries: Sequence[Entry]) -> li
     bad = {entry.stage for entry in entries if entry.state == "bad"}
     found = [(str(stage.get("name")), str(stage.get("status"))) for stage in stages]
     told = [_ended(name, status) for name, status in found if name not in bad]
-    if not bad and not any(told):
-        told = [f"fails in the stage {name}" for name, status in found if status == "failed"]
+    answered = {entry.stage for entry in entries if any(entry.does for entry in entries) or any(told)}
+    failed = [name for name, status in found if status == "failed" and name not in answered]
+    if failed:
+        told += [f"fails in the stage{'s' * (len(failed) > 1)} {_listed(failed)}"]
     return [text for text in told if text]
 
 
 def _ended(stage: str, status: str) -> str:
     """How a run ended in a stage; empty where it did not."""
-    how = {"crashed": "crashes", "timed_out": "times out"}.get(status)
+    how = _ENDED.get(status)
     return f"{how} in the stage {stage}" if how else ""
 
 

@@ -209,6 +209,16 @@ def test_what_to_type_next_are_commands_that_there_are(changed):
         assert {word for word in rest if word.startswith("--")} <= flags, command
 
 
+def test_a_run_that_judged_nothing_says_where_it_failed():
+    why = "not established: backend.options.kernels: got 'KERNEL'"
+    stages = [{"name": name, "status": "failed", "message": why} for name in ("lower", "kerneldiff")]
+    stages = [{"name": "capture", "status": "passed", "message": ""}, *stages]
+    failed = summary(verdict="failed", stages=stages, numerics=None, violations=None, benchmark=None)
+    _, data = report({"summary.json": failed}, folder=Path("/runs/wrong"))
+    assert "fails in the stages lower and kerneldiff." in data["sentence"]
+    assert not any("minify" in command for command in data["then"])  # no failure is known
+
+
 def test_after_a_timeout_more_time_is_proposed_first():
     stages = [{"name": "lower", "status": "timed_out", "message": "timed out", "seconds": 60.1}]
     late = summary(verdict="crashed", stages=stages, numerics=None, violations=None, benchmark=None)
