@@ -52,7 +52,7 @@ def told_of(repros: Sequence[ReproRecord]) -> str:
     runs = ", ".join(sorted(set(met.values())))
     if not met:
         return ""
-    some = "" if len(every) == 1 else f"{len(met)} of {counted(len(every), 'failure')} "
+    some = "" if len(every) == 1 else f"{len(met)} of {counted(len(every), 'failure')} with a script "
     return f"{some}met before in {runs}"
 
 

@@ -89,7 +89,8 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
 def in_a_sentence(tables: Sequence[Table], a: StoredRun, b: StoredRun) -> str:
     """In which settings, and in what of what compiled them, two runs differ; the values of as many as one can read.
 
-    Empty where they differ in nothing that is recorded, and not all is.
+    Empty where they differ in nothing that is recorded, and not all is. A run that compiled nothing has no options of a
+    compiler to differ in.
 
     Args:
         tables: of :func:`compare` of the two runs.
@@ -100,8 +101,10 @@ def in_a_sentence(tables: Sequence[Table], a: StoredRun, b: StoredRun) -> str:
     rows = sorted(by_name["settings"], key=lambda row: None in (row["1"], row["2"]))  # a version may add a key
     settings = {str(row["settings"]): (row["1"], row["2"]) for row in rows}
     compiled = {str(row["compiled_by"]): (row["1"], row["2"]) for row in by_name["compiled_by"]}
+    without = any(run.head.compiled_by is None or run.head.compiled_by.options is None for run in (a, b))
     compiled = {key: value for key, value in compiled.items() if not any(
-        name.endswith(key.removeprefix("options.")) for name in settings)}  # fmt: skip
+        name.endswith(key.removeprefix("options.")) for name in settings)
+        and not (without and key.startswith("options"))}  # fmt: skip
     wholes = (settings, "setting", "settings"), (compiled, "part of what compiled them", "parts of what compiled them")
     parts = [f"{counted(len(found), one, more)} ({_named(found)})" for found, one, more in wholes if found]
     told = [f"A and B differ in {' and in '.join(parts)}."] if parts else []

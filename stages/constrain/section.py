@@ -62,14 +62,15 @@ def fit(found: Mapping[str, Any], accel: str, told: str) -> Answer:
     if not broken:
         state: State = "unknown" if severities["undecided"] else "good"
         word = "undecided" if severities["undecided"] else "yes"
-        does = "" if severities["undecided"] else f"fits {rules}"
+        waived = f" ({counted(severities['waived'], 'finding')} waived)" if severities["waived"] else ""
+        does = "" if severities["undecided"] else f"fits {rules}{waived}"
         return Answer(state, word, told, does)
     return Answer(
         "bad" if severities["error"] else "warn",
         f"no, {broken}",
         told,
         f"does not fit {rules} ({broken}{'' if errors else ', which do not stop the run'}{_costliest(found)})",
-        then=(*_further(found), "inductor-debug analyze RUN --type constraints"),
+        then=("inductor-debug analyze RUN --type constraints", *_further(found)),
     )
 
 

@@ -64,8 +64,12 @@ class LookedAt:
             shows=item.shows,
         )
 
-    def rows(self, shares: Shares) -> Iterator[NodeRow]:
-        """A row a value that was compared, then of those that are told of for their share alone."""
+    def rows(self, shares: Shares) -> list[NodeRow]:
+        """A row a value that was compared, or that is told of for its share alone, in the order of the computation."""
+        order = {node.name: index for index, node in enumerate(self.seen.graph.nodes)}
+        return sorted(self._rows(shares), key=lambda row: order[row.node])
+
+    def _rows(self, shares: Shares) -> Iterator[NodeRow]:
         seen = self.seen
         told = {local.region.node.name for local in self.locals}
         for local in self.locals:

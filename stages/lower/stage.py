@@ -40,7 +40,8 @@ class LowerStage(Stage):
     def run(self, context: StageContext) -> StageResult:
         adapter = build_adapter(context.settings)
         if not (adapter.lowers or adapter.emulates):
-            return StageResult("skipped", f"The backend {adapter.name} compiles nothing, so there is nothing to show.")
+            why = "compiles nothing" if adapter.as_traced else "tells nothing of what it compiles (no lowering())"
+            return StageResult("skipped", f"The backend {adapter.name} {why}, so there is nothing to show.")
         try:
             compiled = compiled_case(context)
         except Exception as error:

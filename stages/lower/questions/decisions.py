@@ -113,7 +113,9 @@ def _told(rows: list[Row], kernels: Sequence[StoredLaunch], wanted: Wanted) -> l
              if all(_touches(launch, _alone(wanted, index)) for index in range(len(asked)))]  # fmt: skip
     generated = [launch for launch in whole if launch.kind != "extern"]
     if len(asked) > 1 and generated:
-        told.append(f"in one kernel: {', '.join(launch.launch for launch in generated)}")
+        refused = any(not row["fused"] for row in rows)
+        how = "; a pair below that was refused came together through others" if refused else ""
+        told.append(f"in one kernel: {', '.join(launch.launch for launch in generated)}{how}")
     library = Counter(launch.name for launch in kernels if launch.kind == "extern")
     if library:
         calls = ", ".join(f"{name} ({counted(times, 'launch', 'launches')})" for name, times in library.items())
@@ -124,8 +126,7 @@ def _told(rows: list[Row], kernels: Sequence[StoredLaunch], wanted: Wanted) -> l
         named = " and ".join(", ".join(sorted(each)) for each in graphs)
         told.append(f"they are of different graphs, {named}: nothing is fused over the border of a graph")
     elif not rows and not any(found and all(launch.kind == "extern" for launch in found) for found in alone):
-        told.append("not established: torch recorded no decision here; it gives no reason for pairs that share no "
-                    "buffer or that it never considered")  # fmt: skip
+        told.append("not established: torch recorded no decision here; it does not consider each pair")
     return told
 
 

@@ -89,7 +89,7 @@ def test_what_is_no_file_is_passed_over(tmp_path: Path) -> None:
 def test_what_is_told_counts_failures() -> None:
     records = [ReproRecord("x", fingerprint=ONE, met_in="d/1"), ReproRecord("y", fingerprint=ONE, met_in="d/1")]
     assert told_of(records) == "met before in d/1"
-    assert told_of([*records, ReproRecord("z", fingerprint=OTHER)]) == "1 of 2 failures met before in d/1"
+    assert told_of([*records, ReproRecord("z", fingerprint=OTHER)]) == "1 of 2 failures with a script met before in d/1"
     assert told_of([ReproRecord("z", fingerprint=OTHER)]) == ""
 
 

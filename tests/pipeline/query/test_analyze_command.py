@@ -79,7 +79,7 @@ def test_two_lines_have_the_decisions_between_them(run: Path, capsys: pytest.Cap
     (row,) = found["tables"]["decisions"]
     assert (row["fused"], row["reason"], row["times"]) == (False, "no shared data", 2)
     one, library = found["told"]
-    assert one == "in one kernel: cpp_fused_softmax_1:3"
+    assert one == "in one kernel: cpp_fused_softmax_1:3; a pair below that was refused came together through others"
     assert library == "library calls, which nothing is fused into: extern_kernels.mm (1 launch)"
     rows = asked("--type", "fusion", "--node", "exp", "--node", "sum_1", capsys=capsys)["tables"]["decisions"]
     assert [row["fused"] for row in rows] == [False, True]

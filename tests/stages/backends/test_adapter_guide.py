@@ -171,7 +171,7 @@ def test_a_simulators_findings_are_of_nodes_and_lines() -> None:
 def test_a_taker_of_dynamos_graph() -> None:
     run = Finished("my_tracer.MyTracer", *ALL, mode="training")
     told = run.told()
-    said = "The backend my_tracer compiles nothing, so there is nothing to show."
+    said = "The backend my_tracer tells nothing of what it compiles (no lowering()), so there is nothing to show."
     assert told["lower"] == ("skipped", said)
     assert told["kerneldiff"][0] == "passed" and "no graph" not in told["kerneldiff"][1]
     assert told["bisect"][1].startswith("There is nothing to bisect: ")

@@ -187,6 +187,27 @@ def test_behind_an_adapter_the_planted_operation_is_found_by_halving(graph: str,
     assert found.localization.method == "pieces" and culprit.kind == "operation"
 
 
+class Remembers(AotEagerAdapter):
+    """Keeps the names of the nodes that it was given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.graphs: list[list[str]] = []
+
+    def compile(self, gm: fx.GraphModule, example_inputs: Sequence[Tensor]) -> Callable[..., Sequence[Tensor]]:
+        self.graphs.append([node.name for node in gm.graph.nodes])
+        return super().compile(gm, example_inputs)
+
+
+def test_values_are_told_in_the_order_of_the_computation() -> None:
+    module, x = net()
+    inner = Remembers()
+    found = localize(module, (x,), backend=PlantedFault(inner, "relu", "scale", graph="g0.forward"))
+    order = next(names for names in inner.graphs if {row.node for row in found.rows} <= {*names})
+    places = [order.index(row.node) for row in found.rows]
+    assert len(places) > 2 and places == sorted(places)
+
+
 class WrongTogether(AcceleratorAdapter):
     """Right for each operation, and wrong where a relu follows a layer norm in one graph."""
 
