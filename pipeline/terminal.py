@@ -86,12 +86,13 @@ def print_table(columns: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
 def cell(value: Any) -> str:
     """A value as a table shows it: text, a float to four digits, a dash for what is missing, anything else as JSON.
 
-    Of a float between ten thousand and ten million the whole part is shown, as of a time in microseconds.
+    A float below a billion that four digits would give an exponent is rounded to a whole number.
     """
     if value is None:
         return "-"
     if isinstance(value, float):
-        return f"{value:.0f}" if 1e4 <= abs(value) < 1e7 else f"{value:.4g}"
+        text = f"{value:.4g}"
+        return f"{value:.0f}" if "e+" in text and abs(value) < 1e9 else text
     return value if isinstance(value, str) else json.dumps(value)
 
 

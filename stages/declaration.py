@@ -85,6 +85,7 @@ class Declaration:
             then kept, and given to later runs in which these, its options and what it follows are the same. None: it
             may read all, and its result is never kept.
         follows: names of earlier stages whose artifacts it may read, and how they ended, where ``reads`` is not None.
+        waives: whether its result depends on which waivers of the profile have expired, and so on the day.
         skipped_by_violation: whether a violation of a strict profile skips it.
         summary: its parts of ``summary.json``: key → the record or mapping that stands there before it has run.
         if_broken: what stands in those parts where it crashed, timed out or met a mistake, and said nothing itself.
@@ -104,6 +105,7 @@ class Declaration:
     timed: bool | None = False
     reads: tuple[str, ...] | None = None
     follows: tuple[str, ...] = ()
+    waives: bool = False
     skipped_by_violation: bool = False
     summary: Mapping[str, Any] = field(default_factory=dict)
     if_broken: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

@@ -12,9 +12,10 @@ from typing import Any
 import inductor_debug
 from inductor_debug.pipeline.config.fingerprint import digest
 from inductor_debug.pipeline.directory.records import Machine
+from inductor_debug.stages.accelerators.profile import has_expired
 from inductor_debug.stages.declaration import Declaration
 from inductor_debug.stages.encoding import jsonable
-from inductor_debug.stages.settings import Settings
+from inductor_debug.stages.settings import Settings, may_declare
 
 SCHEMA = 1
 ABSENT = "not there"
@@ -46,7 +47,7 @@ def parts_of(
         **given,
         "follows": dict(followed),
         "files": {path: content_of(path) for path in sorted(set(_paths(given)))},
-        "expired": _expired(given["settings"], datetime.date.today()),
+        "expired": _expired(settings, datetime.date.today()) if declaration.waives else {},
         "versions": dict(versions),
         "source": own_source(),
         "variables": dict(sorted(variables.items())),
@@ -68,6 +69,8 @@ def differing(parts: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
     """
     here, there = dict(_flat(parts)), dict(_flat(others))
     names = [name for name in sorted({*here, *there}) if here.get(name, ABSENT) != there.get(name, ABSENT)]
+    over = (False, True)
+    names = [name for name in names if not name.startswith("expired.") or (there.get(name), here.get(name)) == over]
     return [_told(name, there.get(name, ABSENT), here.get(name, ABSENT))
             for name in sorted(names, key=lambda name: name.startswith("follows."))]  # fmt: skip
 
@@ -79,7 +82,7 @@ def _told(name: str, there: Any, here: Any) -> str:
     if kind == "source":
         return "this package's source"
     if kind == "expired":
-        return f"a waiver that expired on {what}"
+        return f"a waiver that expired on {what}" if what else f"the day ({there} → {here})"
     return f"the content of {what}" if kind == "files" else f"{name} ({there} → {here})"
 
 
@@ -141,10 +144,12 @@ def _machine(machine: Machine, device: str, declaration: Declaration) -> dict[st
     return found
 
 
-def _expired(settings: Mapping[str, Any], today: datetime.date) -> dict[str, bool]:
-    """Days on which waivers expire → whether they are over."""
-    days = {str(waiver["expires"]) for waiver in settings["accel"]["waivers"] if waiver["expires"] is not None}
-    return {day: today >= datetime.date.fromisoformat(day) for day in sorted(days)}
+def _expired(settings: Settings, today: datetime.date) -> dict[str, bool] | str:
+    """Days on which waivers expire → whether they are over; today where a backend may have waivers of its own."""
+    if may_declare(settings.backend.adapter):
+        return today.isoformat()
+    days = {str(waiver.expires): has_expired(waiver, today) for waiver in settings.accel.waivers if waiver.expires}
+    return dict(sorted(days.items()))
 
 
 def _paths(value: Any) -> Iterator[str]:

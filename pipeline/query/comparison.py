@@ -22,6 +22,8 @@ from inductor_debug.stages.lower.questions.graphs import lowered_graphs
 from inductor_debug.stages.lower.questions.kernels import launches_of
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table
 
+COMPILING = {"lower", "kerneldiff", "benchmark", "profile", "bisect", "minify"}
+"""Stages that have the backend compile the case."""
 NAMED = 3
 """Differences that a sentence names."""
 LONGEST = 24
@@ -101,7 +103,7 @@ def in_a_sentence(tables: Sequence[Table], a: StoredRun, b: StoredRun) -> str:
     rows = sorted(by_name["settings"], key=lambda row: None in (row["1"], row["2"]))  # a version may add a key
     settings = {str(row["settings"]): (row["1"], row["2"]) for row in rows}
     compiled = {str(row["compiled_by"]): (row["1"], row["2"]) for row in by_name["compiled_by"]}
-    without = any(run.head.compiled_by is None or run.head.compiled_by.options is None for run in (a, b))
+    without = not (COMPILING & first and COMPILING & second)
     compiled = {key: value for key, value in compiled.items() if not any(
         name.endswith(key.removeprefix("options.")) for name in settings)
         and not (without and key.startswith("options"))}  # fmt: skip

@@ -14,6 +14,7 @@ DECLARATION = Declaration(
     needs=("capture",),
     by_default=True,
     uses_torch=False,
+    waives=True,
     summary={"violations": Violations()},
     sections=(Section("violations", "inductor_debug.stages.constrain.section:ViolationsSection", place=55),),
     subject="Whether the model fits",

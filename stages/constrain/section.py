@@ -11,7 +11,7 @@ from inductor_debug.stages.artifacts.records import Violations
 from inductor_debug.stages.constrain.tables import top_lines
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import counted, place
-from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, State, said
+from inductor_debug.stages.report.sections import Answer, ReportedRun, ReportSection, said
 from inductor_debug.stages.rules.findings import by_finding, severity_of
 
 
@@ -43,13 +43,14 @@ def _shares(row: Row) -> Row:
     return {key: (float(value) if value else None) if key.endswith("_share") else value for key, value in row.items()}
 
 
-def fit(found: Mapping[str, Any], accel: str, told: str) -> Answer:
+def fit(found: Mapping[str, Any], accel: str, told: str, *, failed: bool = False) -> Answer:
     """Whether the model fits.
 
     Args:
         found: what :func:`violations` gave.
         accel: the profile's name.
         told: what the stage said.
+        failed: whether the stage did, which without a violation means that not all could be looked at.
     """
     own = found.get("declared_by") == "backend"
     rules = f"the rules that the backend declares ({found['profile']})" if own else f"the profile {accel}"
@@ -59,17 +60,17 @@ def fit(found: Mapping[str, Any], accel: str, told: str) -> Answer:
     severities = Counter(found["by_severity"])
     errors, warnings = severities["error"], severities["warning"]
     broken = counted(errors + warnings, "violation") if errors or warnings else ""
+    waived = f"{counted(severities['waived'], 'finding')} waived" if severities["waived"] else ""
     if not broken:
-        state: State = "unknown" if severities["undecided"] else "good"
-        word = "undecided" if severities["undecided"] else "yes"
-        waived = f" ({counted(severities['waived'], 'finding')} waived)" if severities["waived"] else ""
-        does = "" if severities["undecided"] else f"fits {rules}{waived}"
-        return Answer(state, word, told, does)
+        if severities["undecided"] or failed:
+            return Answer("unknown", "undecided" if severities["undecided"] else "not established", told)
+        return Answer("good", "yes", told, f"fits {rules}{f' ({waived})' if waived else ''}")
     return Answer(
         "bad" if severities["error"] else "warn",
         f"no, {broken}",
         told,
-        f"does not fit {rules} ({broken}{'' if errors else ', which do not stop the run'}{_costliest(found)})",
+        f"does not fit {rules} ({broken}{'' if errors else ', which do not stop the run'}{_costliest(found)}"
+        f"{f'; {waived}' if waived else ''})",
         then=("inductor-debug analyze RUN --type constraints", *_further(found)),
     )
 
@@ -103,7 +104,10 @@ class ViolationsSection(ReportSection):
         return violations(run.artifacts, None if run.head is None else run.head.violations, run.max_rows)
 
     def answer(self, data: Row | None, report: Mapping[str, Any]) -> Answer | None:
-        return None if data is None else fit(data, str(report["run"]["accel"]), said(report, "constrain"))
+        if data is None:
+            return None
+        failed = any(stage.get("name") == "constrain" and stage.get("status") == "failed" for stage in report["stages"])
+        return fit(data, str(report["run"]["accel"]), said(report, "constrain"), failed=failed)
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         notes = []

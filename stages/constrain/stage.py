@@ -110,11 +110,11 @@ class ConstrainStage(Stage):
 def _idle(violations: Violations) -> list[str]:
     """Sentences about waivers that accept nothing, or no longer do."""
     unused = ", ".join(f"{waiver.rule} ({waiver.reason})" for waiver in unused_waivers(violations))
-    over = ", ".join(f"{waiver.rule} ({waiver.reason}; expired on {waiver.expires})"
+    over = ", ".join(f"{waiver.rule} ({waiver.reason}; on {waiver.expires})"
                      for waiver in expired_waivers(violations, datetime.date.today()))  # fmt: skip
     return [
         *([f"No finding is waived by {unused}."] if unused else []),
-        *([f"Findings count again that were waived by {over}."] if over else []),
+        *([f"A waiver that would accept findings has expired: {over}."] if over else []),
     ]
 
 

@@ -67,7 +67,7 @@ class LookedAt:
     def rows(self, shares: Shares) -> list[NodeRow]:
         """A row a value that was compared, or that is told of for its share alone, in the order of the computation."""
         order = {node.name: index for index, node in enumerate(self.seen.graph.nodes)}
-        return sorted(self._rows(shares), key=lambda row: order[row.node])
+        return sorted(self._rows(shares), key=lambda row: order.get(row.node, len(order)))
 
     def _rows(self, shares: Shares) -> Iterator[NodeRow]:
         seen = self.seen

@@ -1,13 +1,12 @@
 """The first screen of the report: what each section answers, the run in a sentence, and what to type next."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from inductor_debug.stages.formatting import stage_note
 from inductor_debug.stages.registry import declared
-from inductor_debug.stages.report.sections import Answer, Shown, State, raised
+from inductor_debug.stages.report.sections import Answer, Shown, State, raised, said
 
 _OF_STATUS: Mapping[str, tuple[State, str]] = {
     "passed": ("told", "passed"),
@@ -107,9 +106,8 @@ def _of_stage(name: str, data: Mapping[str, Any]) -> Answer:
         return Answer("unknown", "not asked", note, then=(f"inductor-debug rerun RUN +stages={name}",) if may else ())
     state, word = _OF_STATUS.get(status, ("unknown", status))
     then = ("inductor-debug minify RUN",) if status in _ENDED and is_empty(data.get("minified")) else ()
-    if status == "timed_out":
-        took = next(stage.get("seconds") or 0 for stage in data["stages"] if stage.get("name") == name)
-        then = (f"inductor-debug rerun RUN runner.timeout_s={2 * math.ceil(took)}", *then)
+    _, key, longer = said(data, name).rpartition("runner.timeout_s=") if status == "timed_out" else ("", "", "")
+    then = (f"inductor-debug rerun RUN {key}{longer}", *then) if key else then
     does, error = _ended(name, status), raised(data, name)
     return Answer(state, word, note, f"{does} ({error})" if does and error else does, then)
 
@@ -146,7 +144,7 @@ def _untold(stages: Iterable[Mapping[str, Any]], entries: Sequence[Entry]) -> li
     bad = {entry.stage for entry in entries if entry.state == "bad"}
     found = [(str(stage.get("name")), str(stage.get("status"))) for stage in stages]
     told = [_ended(name, status) for name, status in found if name not in bad]
-    answered = {entry.stage for entry in entries if any(entry.does for entry in entries) or any(told)}
+    answered = {entry.stage for entry in entries if entry.does or entry.state != "bad"}
     failed = [name for name, status in found if status == "failed" and name not in answered]
     if failed:
         told += [f"fails in the stage{'s' * (len(failed) > 1)} {_listed(failed)}"]

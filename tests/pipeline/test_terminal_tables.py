@@ -123,8 +123,8 @@ def test_a_command_that_takes_no_run_starts_logging_on_standard_error_with_verbo
 
 
 def test_a_number_is_read_and_not_decoded() -> None:
-    values = (0.45051, 9974.2, 16410.4, 5e7, -12345.6, 1.5e-9, 12, "1e-9", None)
-    told = ["0.4505", "9974", "16410", "5e+07", "-12346", "1.5e-09", "12", "1e-9", "-"]
+    values = (0.45051, 9974.2, 9999.96, 5.2e7, 5e9, -12345.6, 1.5e-9, 12, "1e-9", None)
+    told = ["0.4505", "9974", "10000", "52000000", "5e+09", "-12346", "1.5e-09", "12", "1e-9", "-"]
     assert [cell(value) for value in values] == told
 
 

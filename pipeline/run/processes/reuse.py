@@ -145,10 +145,7 @@ class Reuse:
             self._seen = Seen([str(directory.path), str(self.cache.root), *apart])
 
     def look(self, remaining: Sequence[str]) -> None:
-        """Find the results of remaining stages that are there already, and say of the others why not.
-
-        A stage that follows one whose result is missing says nothing: it misses for the same reason.
-        """
+        """Find the results of remaining stages that are there already, and say of the others why not."""
         if self.cache is None or self.plan.described is None:
             return
         known = self.directory.stage_records()
@@ -170,7 +167,7 @@ class Reuse:
             if found is not None:
                 self.release(name)
                 self.hits[name] = found
-            elif why and not any(other in remaining and other not in self.hits for other in followed):
+            elif why:
                 self.tell(name, f"not in the cache: {why}")
 
     def restored(self, name: str, records: Mapping[str, StageRecord]) -> tuple[StageRecord, Entry] | None:
@@ -275,6 +272,8 @@ class Reuse:
         if not others:
             return None, ""
         nearest, entry = min(others, key=lambda item: len(item[0]))
+        if jsonable(self._parts[name]) | {"follows": {}} == dict(entry.parts) | {"follows": {}}:
+            return None, ""  # it misses as what it follows does, which has said why
         if len(nearest) > _ALIKE:
             return None, ""
         more = f" and in {len(nearest) - _SHOWN} more" if len(nearest) > _SHOWN else ""

@@ -113,7 +113,7 @@ def _told(rows: list[Row], kernels: Sequence[StoredLaunch], wanted: Wanted) -> l
              if all(_touches(launch, _alone(wanted, index)) for index in range(len(asked)))]  # fmt: skip
     generated = [launch for launch in whole if launch.kind != "extern"]
     if len(asked) > 1 and generated:
-        refused = any(not row["fused"] for row in rows)
+        refused = any(not row["fused"] and _together(row, generated) for row in rows)
         how = "; a pair below that was refused came together through others" if refused else ""
         told.append(f"in one kernel: {', '.join(launch.launch for launch in generated)}{how}")
     library = Counter(launch.name for launch in kernels if launch.kind == "extern")
@@ -128,6 +128,12 @@ def _told(rows: list[Row], kernels: Sequence[StoredLaunch], wanted: Wanted) -> l
     elif not rows and not any(found and all(launch.kind == "extern" for launch in found) for found in alone):
         told.append("not established: torch recorded no decision here; it does not consider each pair")
     return told
+
+
+def _together(row: Row, launches: Sequence[StoredLaunch]) -> bool:
+    """Whether one kernel computes both nodes of a decision."""
+    both = {*str(row["first_nodes"]).split(), *str(row["second_nodes"]).split()}
+    return any(launch.graph == row["graph"] and both <= {*launch.nodes} for launch in launches)
 
 
 def _alone(wanted: Wanted, index: int) -> Wanted:

@@ -11,10 +11,10 @@ from inductor_debug.pipeline.cache import key
 from inductor_debug.pipeline.directory.records import Machine
 from inductor_debug.stages.accelerators.config import AccelConfig, Waiver
 from inductor_debug.stages.registry import declared
-from inductor_debug.stages.settings import Settings
+from inductor_debug.stages.settings import BackendConfig, Settings
 
 
-def parts(day: str, monkeypatch: pytest.MonkeyPatch, **waiver: str) -> dict[str, Any]:
+def parts(day: str, monkeypatch: pytest.MonkeyPatch, adapter: str = "inductor", **waiver: str) -> dict[str, Any]:
     """Of constrain, on a day."""
 
     class Calendar(datetime.date):
@@ -23,7 +23,8 @@ def parts(day: str, monkeypatch: pytest.MonkeyPatch, **waiver: str) -> dict[str,
             return datetime.date.fromisoformat(day)
 
     monkeypatch.setattr(key, "datetime", SimpleNamespace(date=Calendar))
-    settings = Settings(model=ModelConfig(), accel=AccelConfig(waivers=[Waiver("alignment", reason="r", **waiver)]))
+    accel = AccelConfig(waivers=[Waiver("alignment", reason="r", **waiver)])
+    settings = Settings(model=ModelConfig(), accel=accel, backend=BackendConfig(adapter=adapter))
     machine = Machine.__new__(Machine)  # constrain's result does not depend on it
     return key.parts_of(declared()["constrain"], None, settings, {}, {}, machine, {})
 
@@ -34,3 +35,10 @@ def test_a_result_is_not_kept_beyond_the_day_on_which_a_waiver_expires(monkeypat
     assert key.key_of(before) == key.key_of(last) != key.key_of(after)
     assert key.differing(after, last) == ["a waiver that expired on 2027-01-31"]
     assert parts("2026-12-01", monkeypatch) == parts("2030-12-01", monkeypatch)
+    later = parts("2026-12-01", monkeypatch, expires="2027-06-30")
+    assert not any("expired" in reason for reason in key.differing(later, before))
+
+
+def test_rules_of_a_backend_may_have_waivers_that_expire(monkeypatch: pytest.MonkeyPatch) -> None:
+    first, next_day = (parts(day, monkeypatch, "my_backend.Mine") for day in ("2026-12-01", "2026-12-02"))
+    assert key.differing(next_day, first) == ["the day (2026-12-01 → 2026-12-02)"]

@@ -141,10 +141,10 @@ def test_a_waiver_that_expired_is_told_with_its_day():
     result = run({"alignment": 16, "waivers": [Waiver("alignment", reason="r", expires="2020-01-31")]})
     assert set(result.artifacts[TABLE]["severity"]) == {"warning"}
     assert result.message.splitlines()[-1] == (
-        "Findings count again that were waived by alignment (r; expired on 2020-01-31)."
+        "A waiver that would accept findings has expired: alignment (r; on 2020-01-31)."
     )
     kept = run({"alignment": 1, "waivers": [Waiver("alignment", reason="r", expires="2020-01-31")]})
-    assert "Findings count again" not in kept.message  # it would accept nothing
+    assert "has expired" not in kept.message  # it would accept nothing
 
 
 def test_what_is_waived_is_no_violation_by_rule():

@@ -209,6 +209,17 @@ def test_what_to_type_next_are_commands_that_there_are(changed):
         assert {word for word in rest if word.startswith("--")} <= flags, command
 
 
+def test_a_fit_that_could_not_be_established_is_none():
+    """A strict profile, no finding, and code that is in no graph."""
+    found = summary()
+    found["stages"][1] |= {"name": "constrain", "status": "failed", "message": "Whether the model fits is open."}
+    found["violations"] |= {"total": 0, "by_rule": {}, "by_effect": {}, "by_severity": {}, "strict": True}
+    _, data = report(full(**{"summary.json": found, "constrain/violations.csv": violations(0)}))
+    assert (
+        "fits the profile" not in data["sentence"] and "Does it fit?" in data["sentence"].partition("Not answered")[2]
+    )
+
+
 def test_a_run_that_judged_nothing_says_where_it_failed():
     why = "not established: backend.options.kernels: got 'KERNEL'"
     stages = [{"name": name, "status": "failed", "message": why} for name in ("lower", "kerneldiff")]
@@ -216,14 +227,19 @@ def test_a_run_that_judged_nothing_says_where_it_failed():
     failed = summary(verdict="failed", stages=stages, numerics=None, violations=None, benchmark=None)
     _, data = report({"summary.json": failed}, folder=Path("/runs/wrong"))
     assert "fails in the stages lower and kerneldiff." in data["sentence"]
+    _, data = report({"summary.json": failed | {"violations": summary()["violations"]}})
+    assert "fails in the stages lower and kerneldiff" in data["sentence"]
     assert not any("minify" in command for command in data["then"])  # no failure is known
 
 
+LATE = "timed out: still running after runner.timeout_s=60. To wait longer, add to the command: runner.timeout_s=120"
+
+
 def test_after_a_timeout_more_time_is_proposed_first():
-    stages = [{"name": "lower", "status": "timed_out", "message": "timed out", "seconds": 60.1}]
+    stages = [{"name": "lower", "status": "timed_out", "message": LATE}]
     late = summary(verdict="crashed", stages=stages, numerics=None, violations=None, benchmark=None)
     _, data = report({"summary.json": late}, folder=Path("/runs/late"))
-    assert data["then"][0] == "inductor-debug rerun /runs/late runner.timeout_s=122"
+    assert data["then"][0] == "inductor-debug rerun /runs/late runner.timeout_s=120"
 
 
 def test_a_stage_without_a_section_that_ends_badly_is_in_the_sentence():
