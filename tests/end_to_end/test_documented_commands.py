@@ -95,6 +95,13 @@ def typed(words: list[str], runs: list[str], sweeps: list[str]) -> list[str]:
     return [folders.get(word) or (next(newest) if word in STORED else word) for word in words]
 
 
+def answered(words: list[str]) -> list[str]:
+    """A command that asks before it executes or removes something, with the answer: no terminal is there."""
+    asks = {"--run", "--owner", "clean", "minify", "rerun"} & set(words) and "--yes" not in words
+    place = words.index("--") if "--" in words else len(words)
+    return [*words[:place], *(["--yes"] if asks else []), *words[place:]]
+
+
 @pytest.mark.parametrize("command", [each for each in READING if each.page != COOKBOOK], ids=str)
 def test_a_stored_run_answers(
     command: Command,
@@ -117,8 +124,7 @@ def test_a_stored_run_answers(
     words = typed(command.words[1:], runs, [])
     small = {"resnet.py:96": "small_models.py"}
     words = [small.get(word, word) for word in words if word != "--owner"]  # test_repro_command.py has its layers
-    if {"--run", "clean"} & set(words):
-        words = [*words, "--yes"]
+    words = answered(words)
     judging = words[0] in ("compare", "check", "repro", "doctor")  # 1: worse, misfit, not shown, not well
     assert cli.main(words) in ((0, 1) if judging else (0,)), capsys.readouterr().err
 
@@ -139,16 +145,17 @@ def test_a_page_at_full_size(page: Path, tmp_path: Path) -> None:
         elsewhere = left or command in [*MAKE, *SCRIPTS] or lacks_launcher(command)
         if elsewhere or ("cuda" in command.text and not torch.cuda.is_available()):
             continue
-        runs = [str(run.relative_to(tmp_path)) for run in store.find_runs(tmp_path / "outputs")]
+        runs = [str(run.relative_to(tmp_path)) for run in store.find_runs(tmp_path / "outputs")
+                if "repro" not in command.words or (run / "repros").is_dir()]  # fmt: skip
         sweeps = [str(file.parent.relative_to(tmp_path)) for file in tmp_path.rglob("sweep.csv")]
         _, *words = typed(command.words, runs, sweeps) if runs else command.words
         if command.overrides is not None:
             words = ["-m", "inductor_debug", "run", *words[len(words) - len(command.overrides) :]]
         elif command.words[0] == "inductor-debug":
-            words = ["-m", "inductor_debug", *words]
+            words = ["-m", "inductor_debug", *answered(words)]
         environment = os.environ | command.variables | {"PYTHONPATH": path}
         done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True,
-                              timeout=WAIT_S, input="y\n")  # fmt: skip
+                              timeout=WAIT_S)  # fmt: skip
         ended.append((str(command), done.returncode, command.code, (done.stdout + done.stderr)[-2000:]))
     compared = " compare "  # 1 where times of this machine differ too much
     wrong = [each for each in ended if each[1] != each[2] and not (compared in each[0] and each[1] == 1)]
