@@ -51,7 +51,7 @@ def read_page() -> tuple[str, list[Entry]]:
 
 def commands_of(text: str) -> list[str]:
     blocks = re.findall(r"^```sh\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
-    return [line for block in blocks for line in block.splitlines() if line]
+    return [line.partition(" #")[0].rstrip() for block in blocks for line in block.splitlines() if line]
 
 
 def substituted(text: str, words: Mapping[str, str]) -> str:

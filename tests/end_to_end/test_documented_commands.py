@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import QUICK, SMALL, Finished
+from cookbook_page import PIPELINE, read_page
 from documented_commands import COMMANDS, PAGES, ROOT, STORED, Command, commands, write_files
 
 from inductor_debug.pipeline import cli
@@ -24,6 +25,9 @@ from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.run.commands import entry as command_line
 
 COOKBOOK = "docs/how-to/cookbook.md"
+ON_BASE = {text for entry in read_page()[1] if not any(text.startswith(PIPELINE) for text in entry.commands)
+           for text in entry.commands}  # fmt: skip
+"""Commands of the cookbook about the run that the page begins with."""
 OF_CASE_STUDIES = "docs/case-studies/"
 RUNS = [command for command in COMMANDS if command.overrides is not None]
 SCRIPTS = [command for command in COMMANDS if re.match(r"(python )?tests/", command.text)]
@@ -143,7 +147,8 @@ def test_a_page_at_full_size(page: Path, tmp_path: Path) -> None:
     for command in commands(page):
         left = command.text.startswith(("python repros/", "pip ", "eval "))  # in a run's folder; about an environment
         elsewhere = left or command in [*MAKE, *SCRIPTS] or lacks_launcher(command)
-        if elsewhere or ("cuda" in command.text and not torch.cuda.is_available()):
+        on_gpu = "cuda" in command.text or "triton_" in command.text
+        if elsewhere or (on_gpu and not torch.cuda.is_available()):
             continue
         runs = [str(run.relative_to(tmp_path)) for run in store.find_runs(tmp_path / "outputs")
                 if "repro" not in command.words or (run / "repros").is_dir()]  # fmt: skip
@@ -152,6 +157,8 @@ def test_a_page_at_full_size(page: Path, tmp_path: Path) -> None:
         if command.overrides is not None:
             words = ["-m", "inductor_debug", "run", *words[len(words) - len(command.overrides) :]]
         elif command.words[0] == "inductor-debug":
+            if command.page == COOKBOOK and command.text in ON_BASE and words[0] == "analyze":
+                words[1:1] = runs[:1]
             words = ["-m", "inductor_debug", *answered(words)]
         environment = os.environ | command.variables | {"PYTHONPATH": path}
         done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True,
