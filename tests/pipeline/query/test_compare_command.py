@@ -97,6 +97,13 @@ def test_what_differs_in_settings_and_in_what_compiled_is_one_sentence(
     assert compare_as_json(c, stored_result(tmp_path / "f"), capsys=capsys)["told"][1] == (
         "A and B have the same settings and versions. B alone ran kerneldiff."
     )
+    captured = [stage for stage in SUMMARY["stages"] if stage["name"] in ("capture", "constrain")]
+    option = {"compiled_by/options/inductor/fallback_random": True}
+    i = stored_result(tmp_path / "i", settings={"stages": {}}, summary={"stages": captured} | option)
+    told = compare_as_json(i, stored_result(tmp_path / "j"), capsys=capsys)["told"]
+    assert "fallback_random" not in " ".join(told)  # it compiled nothing
+    k = stored_result(tmp_path / "k", summary=option)
+    assert "fallback_random" in " ".join(compare_as_json(k, stored_result(tmp_path / "l"), capsys=capsys)["told"])
     same = compare_as_json(stored_result(tmp_path / "c"), stored_result(tmp_path / "d"), capsys=capsys)["told"]
     assert same[1:] == ["A and B have the same settings and versions."]
 
