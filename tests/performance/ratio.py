@@ -2,7 +2,9 @@
 
 Usage: ``python tests/performance/ratio.py [bert|resnet18|ssm …] [--mode inference|training] [--rounds 6]``. Each round
 makes a run, reads from its directory which steps it took, and lets ``bare.py`` take the same. Prints each round, and
-the medians of the ratios. A further word with ``=`` is an override of the run.
+the medians of the ratios. A further word with ``=`` is an override of the run. ``--record FILE`` adds each round to a
+file of JSON lines, and takes the medians over all rounds in it of one commit, torch and processor: rounds add up over
+days, and over processes that run side by side. ``--rounds 0`` prints the medians of a record.
 
 Memory is the highest sum of proportional set sizes (PSS, proc_pid_smaps(5)) of all processes, looked at every 0.1 s,
 less often where a look takes long: a process that is looked at waits meanwhile.
@@ -22,8 +24,9 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 
@@ -98,8 +101,8 @@ def samples_of(run: Path) -> list[tuple[int, int]]:
     return [(max(item["warmup_calls"].values()), timed[str(item["process"])]) for item in processes]
 
 
-def one_round(model: str, mode: str, overrides: list[str]) -> tuple[Cost, Cost]:
-    """The pipeline's cost and the bare work's."""
+def one_round(model: str, mode: str, overrides: list[str]) -> dict[str, Any]:
+    """What was measured of what, the pipeline's cost and the bare work's."""
     pipeline, bare = Cost(), Cost()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
@@ -118,7 +121,40 @@ def one_round(model: str, mode: str, overrides: list[str]) -> tuple[Cost, Cost]:
         run(bare, [str(BARE), "compare", model, mode, "--steps", ",".join(steps_of(summary.parent))])
         for warmup, samples in samples_of(summary.parent):
             run(bare, [str(BARE), "sample", model, mode, f"--warmup={warmup}", f"--samples={samples}"])
-    return pipeline, bare
+        manifest = json.loads((summary.parent / "manifest.json").read_text())
+    return {
+        "model": model,
+        "mode": mode,
+        "overrides": overrides,
+        "commit": (manifest["git"]["package"] or {}).get("commit"),
+        "torch": manifest["versions"]["torch"],
+        "processor": manifest["machine"]["cpu"],
+        "cores": manifest["machine"]["cores_usable"],
+        "pipeline": asdict(pipeline),
+        "bare": asdict(bare),
+    }
+
+
+def ratios_of(found: dict[str, Any]) -> tuple[float, float]:
+    """Of CPU time and of peak memory."""
+    return found["pipeline"]["cpu_s"] / found["bare"]["cpu_s"], found["pipeline"]["peak"] / found["bare"]["peak"]
+
+
+def print_medians(rounds: list[dict[str, Any]]) -> None:
+    """A line for all rounds of one run on one machine, in their first one's order."""
+    alike: dict[str, list[dict[str, Any]]] = {}
+    for found in rounds:
+        case = {key: value for key, value in found.items() if key not in ("pipeline", "bare")}
+        alike.setdefault(json.dumps(case), []).append(found)
+    for case_text, group in alike.items():
+        case = json.loads(case_text)
+        cpu, memory = zip(*map(ratios_of, group), strict=True)
+        print(
+            f"{' '.join([case['model'], case['mode'], *case['overrides']])}, torch {case['torch']}, {case['cores']} "
+            f"cores, commit {str(case['commit'])[:8]}: median of {len(group)}: CPU {statistics.median(cpu):.3f} "
+            f"({min(cpu):.3f} to {max(cpu):.3f}), memory {statistics.median(memory):.3f} "
+            f"({min(memory):.3f} to {max(memory):.3f})"
+        )
 
 
 def main() -> None:
@@ -126,24 +162,29 @@ def main() -> None:
     parser.add_argument("models", nargs="*", metavar="MODEL|OVERRIDE")
     parser.add_argument("--mode", action="append", choices=MODES)
     parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--record", type=Path, help="a file of JSON lines that rounds are added to")
     options = parser.parse_intermixed_args()
     overrides = [word for word in options.models if "=" in word]
     models = [word for word in options.models if "=" not in word] or ["bert", "resnet18", "ssm"]
-    ratios: dict[tuple[str, str], list[tuple[float, float]]] = {}
+    rounds: list[dict[str, Any]] = []
     for _ in range(options.rounds):
         for model in models:
             for mode in options.mode or MODES:
-                pipeline, bare = one_round(model, mode, overrides)
-                found = pipeline.cpu_s / bare.cpu_s, pipeline.peak / bare.peak
-                ratios.setdefault((model, mode), []).append(found)
+                found = one_round(model, mode, overrides)
+                rounds.append(found)
+                if options.record:
+                    with options.record.open("a") as file:
+                        file.write(json.dumps(found) + "\n")
+                pipeline, bare = found["pipeline"], found["bare"]
+                cpu, memory = ratios_of(found)
                 print(
-                    f"{model} {mode}: {pipeline.cpu_s:.1f} s of CPU over {bare.cpu_s:.1f} s is {found[0]:.3f}; "
-                    f"{pipeline.peak / 2**20:.0f} MiB over {bare.peak / 2**20:.0f} MiB is {found[1]:.3f}",
+                    f"{model} {mode}: {pipeline['cpu_s']:.1f} s of CPU over {bare['cpu_s']:.1f} s is {cpu:.3f}; "
+                    f"{pipeline['peak'] / 2**20:.0f} MiB over {bare['peak'] / 2**20:.0f} MiB is {memory:.3f}",
                     flush=True,
                 )
-    for (model, mode), found_ratios in ratios.items():
-        cpu, memory = (statistics.median(values) for values in zip(*found_ratios, strict=True))
-        print(f"{model} {mode}: median of {options.rounds}: CPU {cpu:.3f}, memory {memory:.3f}")
+    if options.record:
+        rounds = [json.loads(line) for line in options.record.read_text().splitlines()]
+    print_medians(rounds)
 
 
 if __name__ == "__main__":
