@@ -57,7 +57,7 @@ class InputDraws:
         known: kind and path of the tensors that failed up to now.
         change: RMS by which another draw changes the reference's output that changes most, over that output's RMS; None
             where no output is of floating point.
-        copied: results were compared as they were copied at once, for torch says that the next call overwrites them.
+        copied: results were compared as they were copied at once, for they lay in a CUDA graph's memory.
     """
 
     count: int = 1

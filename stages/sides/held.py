@@ -8,6 +8,7 @@ from inductor_debug.models.torch_text import is_overwritten_graph_output
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.structure import flatten
 from inductor_debug.stages.sides.running import Side
+from inductor_debug.stages.torch_internals.cuda_graphs import in_graph_memory
 
 ROW = 64
 """Words of 8 bytes in a row."""
@@ -32,7 +33,7 @@ class Held:
     def overwritten(self) -> tuple[list[TensorComparison], bool]:
         """What of the test side holds something else now, where eager's holds what it held.
 
-        And whether torch said so itself: a CUDA graph's contract lets its next replay overwrite what it returned.
+        And whether something lay in a CUDA graph's memory: its contract lets the next replay overwrite it.
         """
         eager, test = self._eager.look(), self._test.look()
         rows = []
@@ -84,7 +85,7 @@ def _content(tensor: torch.Tensor) -> torch.Tensor:
 def _changed(
     now: dict[tuple[str, str], torch.Tensor], then: dict[tuple[str, str], torch.Tensor]
 ) -> dict[tuple[str, str], bool | None]:
-    """Whether each tensor holds other bits than it held; None where torch says that it lies in a graph's memory."""
+    """Whether each tensor holds other bits than it held; None where a CUDA graph's next replay took its memory."""
     found: dict[tuple[str, str], bool | None] = {}
     for place, tensor in now.items():
         try:
@@ -93,4 +94,7 @@ def _changed(
             if not is_overwritten_graph_output(str(error)):
                 raise
             found[place] = None
-    return found
+    replayed = in_graph_memory(
+        {place: now[place] for place, changed in found.items() if changed and is_strided(now[place])}
+    )
+    return found | dict.fromkeys(replayed)

@@ -23,13 +23,14 @@ from inductor_debug.models.errors import (
     mistake_in,
     root_cause,
 )
-from inductor_debug.models.nested import cast_in_place, counterpart, map_sharing, map_tensors
+from inductor_debug.models.nested import cast_in_place, counterpart, is_strided, map_sharing, map_tensors
 from inductor_debug.models.references import deep_copy, generators_of
 from inductor_debug.stages.contract import StageContext
 from inductor_debug.stages.numerics import formats
 from inductor_debug.stages.numerics.structure import flatten
 from inductor_debug.stages.settings import ReferenceConfig
 from inductor_debug.stages.sides.global_settings import settings_put_back
+from inductor_debug.stages.torch_internals.cuda_graphs import in_graph_memory
 
 log = logging.getLogger(__name__)
 
@@ -133,6 +134,9 @@ def run_side(name: str, case: Case, function: Callable[[], Callable[..., Any]]) 
             log.exception("kerneldiff: the %s side raised", name)
             return Side(error=describe(error))
     leaves = on_host(collect(result), case.device)
+    gradients = leaves["gradient"]
+    for name in in_graph_memory({name: it for name, it in gradients.items() if is_strided(it)}):
+        gradients[name] = gradients[name].clone()  # autograd gave the parameter what the graph's next replay takes
     returned = map_tensors(torch.Tensor.detach, watched.returned)
     repeated = case.draws if case.gold else None
     foreign = repeated is not None and not repeated.matched  # however its generator was left

@@ -20,6 +20,8 @@ from inductor_debug.stages.torch_internals.inductor import LoweredGraph
 from inductor_debug.stages.torch_internals.inductor_scheduler import Schedule
 from inductor_debug.stages.torch_internals.observed_buffers import Observing
 
+CUDA_GRAPHS = "triton.cudagraphs"
+
 
 @dataclass
 class _Run:
@@ -38,7 +40,7 @@ class Observer:
 
     Args:
         case: left as found.
-        adapter: one that has :meth:`~AcceleratorAdapter.rewriting_backend`.
+        adapter: one that has :meth:`~AcceleratorAdapter.rewriting_backend`. Its kernels run without CUDA graphs.
 
     Attributes:
         compiled: the compiled case.
@@ -52,6 +54,8 @@ class Observer:
         self._on = False
         self._case, self._store = case, Store()
         self._standing: Container[object] = ()
+        if (adapter.inductor_options() or {}).get(CUDA_GRAPHS):  # a graph's replay runs no line of the wrapper
+            adapter = adapter.switched({CUDA_GRAPHS: False})
         backend = adapter.rewriting_backend(self._observing.rewrite)
         assert backend is not None, "the caller asked"
         self.compiled: CompiledCase = compile_case(case, adapter, backend)

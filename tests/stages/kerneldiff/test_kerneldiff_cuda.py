@@ -15,6 +15,7 @@ from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.stage import KernelDiffStage
 from inductor_debug.stages.settings import BackendConfig, Settings
+from inductor_debug.stages.torch_internals.cuda_graphs import recorded_graphs
 
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
 
@@ -35,7 +36,15 @@ class Block(nn.Module):
         return self.head(mixed.transpose(1, 2).flatten(2)).mean(1)
 
 
-def context(device: str, mode: str, dtype: str, precision: str, backend: str, tf32: str = "none") -> StageContext:
+def context(
+    device: str,
+    mode: str,
+    dtype: str,
+    precision: str,
+    backend: str,
+    tf32: str = "none",
+    inductor: dict[str, Any] | None = None,
+) -> StageContext:
     torch._dynamo.reset()
     torch.manual_seed(0)
     kind = getattr(torch, dtype)
@@ -44,7 +53,7 @@ def context(device: str, mode: str, dtype: str, precision: str, backend: str, tf
     image = torch.randn(4, 3, 32, 32).to(device, stored)
     place = torch.device(device)
     case = Case("block", module, (image,), {}, mode, kind, place, precision=precision, tf32=tf32, seed=1)
-    config = BackendConfig(backend, backend)
+    config = BackendConfig(backend, backend, inductor=inductor or {})
     settings = Settings(
         ModelConfig("block"), backend=config, mode=mode, dtype=dtype, precision=precision, device=device
     )
@@ -82,3 +91,21 @@ def test_a_baseline_of_the_other_device(here: str, there: str, tmp_path: Path) -
         (tmp_path / name).write_bytes(encode(name, content))
     second = run(context(there, "inference", "float32", "cast", "aot_eager"), baseline=str(tmp_path))
     assert second.summary["numerics"].verdict == "within_floor", second.message
+
+
+@pytest.mark.parametrize("mode", ["inference", "training"])
+def test_what_the_next_replay_of_a_cuda_graph_overwrites_is_no_defect(mode: str) -> None:
+    """Torch refuses to read what the recording left, and lets a replay overwrite what the one before left."""
+    graphs = {"triton": {"cudagraphs": True}}
+    result = run(context("cuda", mode, "float32", "cast", "inductor", inductor=graphs), draws=4)
+    assert recorded_graphs(torch.cuda.current_device()) > 0
+    assert result.status == "passed" and "a CUDA graph's next replay may overwrite them" in result.message, (
+        result.message
+    )
+
+
+def test_a_fault_under_cuda_graphs_is_localized() -> None:
+    wrong = {"triton": {"cudagraphs": True, "inject_relu_bug_TESTING_ONLY": "accuracy"}}
+    result = run(context("cuda", "inference", "float32", "cast", "inductor", inductor=wrong))
+    first = result.artifacts["kerneldiff/diagnosis.json"].first_divergence
+    assert result.status == "failed" and first["target"] == "aten.relu.default", result.message

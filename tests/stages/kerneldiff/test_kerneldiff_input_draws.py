@@ -15,6 +15,7 @@ from inductor_debug.stages.bisect.api import bisect
 from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
 from inductor_debug.stages.kerneldiff.diff import diff
 from inductor_debug.stages.kerneldiff.input_draws import LEAST, MOST, draws_of
+from inductor_debug.stages.sides import held, running
 
 Tensors = Sequence[torch.Tensor]
 Function = Callable[..., Sequence[Any]]
@@ -147,6 +148,26 @@ def test_gradients_that_a_later_call_overwrites_are_told_too() -> None:
     found = diff(net(), (torch.randn(5, 8),), backend=backend, mode="training", draws=3)
     assert found.verdict == "defect"
     assert {(row.kind, "overwrote" in row.message) for row in found.failed} == {("gradient", True)}
+
+
+def test_what_lies_in_a_cuda_graphs_memory_is_copied_and_no_defect(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on CUDA (test_kerneldiff_cuda), with memory that only this test calls a graph's."""
+
+    def all_of_them(tensors: dict[Any, torch.Tensor]) -> set[Any]:
+        return set(tensors)
+
+    for module in (held, running):
+        monkeypatch.setattr(module, "in_graph_memory", all_of_them)
+    found = judged(shared, draws=3)
+    assert not found.failed and "a CUDA graph's next replay may overwrite them" in found.message, found.message
+    module, made = net(), dict[str, torch.Tensor]()
+    for name, parameter in module.named_parameters():
+        parameter.register_post_accumulate_grad_hook(lambda it, name=name: made.update({name: it.grad}))
+    case = Case("net", module, (torch.randn(5, 8),), {}, "training", torch.float32, torch.device("cpu"))
+    gradients = running.run_side("test", case, lambda: module).leaves["gradient"]
+    assert gradients.keys() == made.keys() != set()
+    for name, gradient in gradients.items():
+        assert gradient.data_ptr() != made[name].data_ptr() and torch.equal(gradient, made[name])
 
 
 def test_a_draw_can_be_compared_alone() -> None:
