@@ -31,6 +31,8 @@ ON_BASE = {text for entry in read_page()[1] if not any(text.startswith(PIPELINE)
 OF_CASE_STUDIES = "docs/case-studies/"
 RUNS = [command for command in COMMANDS if command.overrides is not None]
 SCRIPTS = [command for command in COMMANDS if re.match(r"(python )?tests/", command.text)]
+ON_STORED = [command for command in SCRIPTS if {"RUN", "SWEEP"} & set(command.words)]
+"""Scripts that read what the page has stored; others take hours, or a cluster."""
 MAKE = [command for command in COMMANDS if command.words[0] == "make"]
 READING = [command for command in COMMANDS if command.words[0] == "inductor-debug" and command not in RUNS]
 WAIT_S = 3000
@@ -92,10 +94,11 @@ def test_every_run_of_a_page_composes(
 
 def typed(words: list[str], runs: list[str], sweeps: list[str]) -> list[str]:
     """A command with the stored runs that its words stand for: the newest first, A before B."""
-    newest = itertools.cycle(reversed(runs))
+    newest, sweep = itertools.cycle(reversed(runs)), itertools.cycle(reversed(sweeps or runs))
     accepted = dict.fromkeys(("outputs/accepted", "outputs/today"), runs[-1])
-    folders = accepted | {"A": runs[0], "B": runs[-1], "SWEEP": (sweeps or runs)[-1], "NAME": "minified"}
+    folders = accepted | {"A": runs[0], "B": runs[-1], "NAME": "minified"}
     words = [re.sub(r"^RUN(?=/)|(?<==)RUN$", runs[-1], word) for word in words]
+    words = [next(sweep) if word == "SWEEP" else word for word in words]
     return [folders.get(word) or (next(newest) if word in STORED else word) for word in words]
 
 
@@ -146,7 +149,8 @@ def test_a_page_at_full_size(page: Path, tmp_path: Path) -> None:
     ended = []
     for command in commands(page):
         left = command.text.startswith(("python repros/", "pip ", "eval "))  # in a run's folder; about an environment
-        elsewhere = left or command in [*MAKE, *SCRIPTS] or lacks_launcher(command)
+        other = command in MAKE or (command in SCRIPTS and command not in ON_STORED)
+        elsewhere = left or other or lacks_launcher(command)
         on_gpu = "cuda" in command.text or "triton_" in command.text
         if elsewhere or (on_gpu and not torch.cuda.is_available()):
             continue
@@ -160,6 +164,8 @@ def test_a_page_at_full_size(page: Path, tmp_path: Path) -> None:
             if command.page == COOKBOOK and command.text in ON_BASE and words[0] == "analyze":
                 words[1:1] = runs[:1]
             words = ["-m", "inductor_debug", *answered(words)]
+        else:
+            words[0] = str(ROOT / words[0])
         environment = os.environ | command.variables | {"PYTHONPATH": path}
         done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True,
                               timeout=WAIT_S)  # fmt: skip
