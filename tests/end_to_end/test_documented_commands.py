@@ -164,7 +164,7 @@ def test_a_page_at_full_size(page: Path, tmp_path: Path) -> None:
             if command.page == COOKBOOK and command.text in ON_BASE and words[0] == "analyze":
                 words[1:1] = runs[:1]
             words = ["-m", "inductor_debug", *answered(words)]
-        else:
+        elif command in ON_STORED:
             words[0] = str(ROOT / words[0])
         environment = os.environ | command.variables | {"PYTHONPATH": path}
         done = subprocess.run([sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True,
