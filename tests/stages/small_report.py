@@ -1,6 +1,7 @@
 """What stages of a small run stored, and the report of it."""
 
 import json
+from html.parser import HTMLParser
 
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
@@ -86,3 +87,18 @@ def report(content, folder=None, **options):
     assert result.status == "passed"
     data = json.loads(encode("report/report.json", result.artifacts["report/report.json"]))
     return result.artifacts["report/report.html"], data
+
+
+class Text(HTMLParser):
+    """Text and tags of a page."""
+
+    def __init__(self, html):
+        super().__init__()
+        self.tags, self.words = [], []
+        self.feed(html)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.words.append(data)
