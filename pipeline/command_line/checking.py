@@ -70,7 +70,7 @@ def check_command(
     else:
         print_table(list(found.table.columns), rows)
         if found.lines:
-            say("lines whose findings cost most:")
+            say("lines that are rejected, or whose findings cost most:")
             print_table(
                 ["source", "code", "findings", "rules", "cost_bytes", "flops_share"],
                 [vars(line) for line in found.lines],

@@ -81,7 +81,7 @@ class Checked:
 
     Attributes:
         failed: a strict profile is broken.
-        lines: the source lines whose findings cost most, as the report shows them.
+        lines: the source lines that are rejected or whose findings cost most, as the report shows them.
     """
 
     table: "pandas.DataFrame"

@@ -7,7 +7,7 @@ from inductor_debug.stages.stored_run import Analysis, StoredRun, Table, Wanted,
 
 
 def constraints(run: StoredRun, wanted: Wanted) -> Analysis:
-    """What the findings come to by rule and effect, the lines whose findings cost most, and every finding."""
+    """What the findings come to by rule and effect, the lines that are rejected or cost most, and every finding."""
     stored = section.violations(run.artifacts, run.head.violations, 0)
     if stored is None:
         raise run.lacks("violations", "constrain", "stages=[capture,constrain,report]", "accel=strict16")

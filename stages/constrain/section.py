@@ -69,16 +69,18 @@ def fit(found: Mapping[str, Any], accel: str, told: str, *, failed: bool = False
         "bad" if severities["error"] else "warn",
         f"no, {broken}",
         told,
-        f"does not fit {rules} ({broken}{'' if errors else ', which do not stop the run'}{_costliest(found)}"
+        f"does not fit {rules} ({broken}{'' if errors else ', which do not stop the run'}{_worst(found)}"
         f"{f'; {waived}' if waived else ''})",
         then=("inductor-debug analyze RUN --type constraints", *_further(found)),
     )
 
 
-def _costliest(found: Mapping[str, Any]) -> str:
-    """The line whose findings cost most, where several lines have some; empty where none is known."""
-    lines = [line.source for line in found["top_lines"] if line.source.rpartition(":")[2].isdigit()]
-    return f", the costliest at {place(lines[0])}" if len(lines) > 1 else ""
+def _worst(found: Mapping[str, Any]) -> str:
+    """The line that is rejected, or whose findings cost most, where several have some; empty where none is known."""
+    lines = [line for line in found["top_lines"] if line.source.rpartition(":")[2].isdigit()]
+    if len(lines) < 2:
+        return ""
+    return f", {'rejected' if lines[0].rejected else 'the costliest'} at {place(lines[0].source)}"
 
 
 def _further(found: Mapping[str, Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""What the findings come to: by rule and effect, and the source lines whose findings cost most."""
+"""What the findings come to: by rule and effect, and the source lines that are rejected or cost most."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -69,11 +69,12 @@ class LineCost:
     cost_bytes: int
     flops_share: float | None
     suggestion: str
+    rejected: int
 
 
 def top_lines(rows: Iterable[AnyViolation], code: Mapping[str, str]) -> list[LineCost]:
-    """The :data:`LINES` source lines whose findings cost most: by the bytes that they cost, then by the
-    share of FLOPs, then by their number. A line of torch's own layers is one for each module.
+    """The :data:`LINES` worst source lines: those that the chip rejects first, then by the bytes that their findings
+    cost, by the share of FLOPs, and by their number. A line of torch's own layers is one for each module.
 
     Args:
         rows: as they are found, or of ``violations.csv``.
@@ -88,7 +89,9 @@ def top_lines(rows: Iterable[AnyViolation], code: Mapping[str, str]) -> list[Lin
         _line(source, group, ": ".join(filter(None, (layer and f"module {layer}", code.get(source, "")))))
         for (source, layer), group in groups.items()
     ]
-    lines.sort(key=lambda line: (-line.cost_bytes, -(line.flops_share or 0), -line.findings, line.source))
+    lines.sort(
+        key=lambda line: (not line.rejected, -line.cost_bytes, -(line.flops_share or 0), -line.findings, line.source)
+    )
     return lines[:LINES]
 
 
@@ -97,7 +100,8 @@ def _line(source: str, group: list[AnyViolation], code: str) -> LineCost:
     tried = Counter(text for rows in findings for text in {row.suggestion for row in rows})
     rules = ", ".join(sorted({f"{row.rule} ({row.effect})" for row in group}))
     shown = source or "(no source line recorded)"
-    return LineCost(shown, code, len(findings), rules, _cost(group), _flops_share(group), suggestions(tried))
+    rejected = sum(any(row.effect == "reject" for row in rows) for rows in findings)
+    return LineCost(shown, code, len(findings), rules, _cost(group), _flops_share(group), suggestions(tried), rejected)
 
 
 def _cost(group: list[AnyViolation]) -> int:

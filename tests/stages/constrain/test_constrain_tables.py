@@ -12,6 +12,7 @@ from inductor_debug.stages.accelerators.config import AccelConfig, Rule, Waiver
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.tables import ViolationRow
 from inductor_debug.stages.capture.compilation import capture
+from inductor_debug.stages.constrain.section import fit
 from inductor_debug.stages.constrain.tables import by_rule, top_lines
 from inductor_debug.stages.rules.engine import check
 
@@ -55,6 +56,17 @@ def test_the_lines_that_cost_most_come_first() -> None:
     lines = top_lines(rows, {"a.py:29": "y = f(x)"})
     assert [line.source for line in lines] == [f"a.py:{line}" for line in range(29, 19, -1)]
     assert (lines[0].code, lines[0].rules) == ("y = f(x)", "alignment (pad)")
+
+
+def test_a_line_that_the_chip_rejects_comes_before_what_only_costs() -> None:
+    pad = ViolationRow("g0.forward", "mm", "", "a.py:1", "alignment", "pad", "warning", "pad", 10**6, None)
+    rejected = ViolationRow("g0.forward", "conv", "", "a.py:2", "operation", "reject", "error", "replace", None, None)
+    first, second = top_lines([pad, pad, rejected], {})
+    assert (first.source, first.rejected, second.rejected) == ("a.py:2", 1, 0)
+    found = {"by_severity": {"error": 1, "warning": 1}, "total": 2, "top_lines": [first, second], "strict": True,
+             "by_rule": {}}  # fmt: skip
+    assert ", rejected at a.py:2)" in fit(found, "chip", "").does
+    assert ", the costliest at a.py:1)" in fit(found | {"top_lines": [second, second]}, "chip", "").does
 
 
 TWICE = graph(
