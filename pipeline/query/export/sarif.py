@@ -24,9 +24,18 @@ from inductor_debug.stages.stored_run import Row, StoredRun
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 WRONG, NOT_COMPILED = "wrong-numbers", "not-compiled"
 _RULES = {
-    WRONG: "An operation of the compiled model is wrong, given what it received.",
-    NOT_COMPILED: "The compiler stopped at a kernel that computes this line.",
+    WRONG: (
+        "An operation of the compiled model is wrong, given what it received.",
+        "Its error is larger than rounding explains, by float64 of what the operation received in the compiled model.",
+        "numerics",
+    ),
+    NOT_COMPILED: (
+        "The compiler stopped at a kernel that computes this line.",
+        "The compiler raised, was killed or ran out of time while it made the kernel, so that the model did not run.",
+        "kernels",
+    ),
 }
+"""Rules that no profile has: in short, in full, and the type of analysis that lists their results."""
 _BASES = {
     ROOT: "The run's repository, or the folder in which it was started.",
     PACKAGES: "The folder of installed packages.",
@@ -51,8 +60,9 @@ def sarif(found: Runs) -> dict[str, Any]:
     return {"$schema": SCHEMA, "version": "2.1.0", "runs": [*runs, *(_lost(*item) for item in lost.items())]}
 
 
-def _driver(rules: Sequence[str]) -> Row:
-    return {"name": "inductor-debug", "version": version("inductor-debug"), "rules": [_rule(name) for name in rules]}
+def _driver(rules: Sequence[str], accel: str = "") -> Row:
+    rows = [_rule(name, accel) for name in rules]
+    return {"name": "inductor-debug", "version": version("inductor-debug"), "rules": rows}
 
 
 def _lost(folder: Path, reason: str) -> Row:
@@ -77,7 +87,7 @@ def _run(run: StoredRun, several: bool) -> Row:
     ended = run.head.verdict not in ("crashed", "not_established")
     case = [*about.values(), *([run.folder.name] if several else [])]
     return {
-        "tool": {"driver": _driver(ids)},
+        "tool": {"driver": _driver(ids, str(head.accel))},
         "automationDetails": {"id": f"inductor-debug/{visible('/'.join(map(str, case)))}/"},
         "originalUriBaseIds": {name: {"description": {"text": text}} for name, text in _BASES.items()},
         "invocations": [{"executionSuccessful": ended, "commandLine": visible(typed(jsonable(head), variables))}],
@@ -96,8 +106,17 @@ def _part(results: Sequence[Row]) -> None:
             result["partialFingerprints"] = {_FINGERPRINT: f"{mark}:{seen[mark]}"}
 
 
-def _rule(name: str) -> Row:
-    return {"id": name, "shortDescription": {"text": _RULES.get(name, f"The accelerator's rule {name} is broken.")}}
+def _rule(name: str, accel: str) -> Row:
+    """A rule with the three texts that GitHub's code scanning asks for (GH2012 of Microsoft's validator)."""
+    of_profile = (
+        f"The accelerator's rule {name} is broken.",
+        f"The model does not keep to the rule {name} of the profile {accel}. Each result says what was found.",
+        "constraints",
+    )
+    short, full, kind = _RULES.get(name, of_profile)
+    texts = {"shortDescription": short, "fullDescription": full}
+    lists = f"`inductor-debug analyze RUN --type {kind}` lists all that the run found."
+    return {"id": name, **{key: {"text": visible(text)} for key, text in texts.items()}, "help": {"text": lists}}
 
 
 def _violations(run: StoredRun) -> Iterator[Row]:

@@ -3,6 +3,8 @@
 import gzip
 import json
 import re
+import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +52,9 @@ def test_violations_are_sarif_results_at_their_lines(tmp_path: Path, capsys: pyt
         violation(finding="f4", severity="undecided", source="/srv/x y.py:9"), violation(finding="f5", source=""),
     ]  # fmt: skip
     (run,) = sarif_of(capsys, stored_result(tmp_path / "a", violations=rows, files={"manifest.json": MANIFEST}))
-    assert [rule.id for rule in run.tool.driver.rules] == ["alignment"]
+    (rule,) = run.tool.driver.rules
+    assert rule.id == "alignment" and "the rule alignment of the profile" in rule.full_description.text
+    assert "--type constraints" in rule.help.text
     levels = [(result.level.value, result.kind) for result in run.results]
     assert levels == [("warning", None), ("error", None), ("note", None), ("none", "open"), ("warning", None)]
     places = [result.locations[0].physical_location for result in run.results]
@@ -64,6 +68,32 @@ def test_violations_are_sarif_results_at_their_lines(tmp_path: Path, capsys: pyt
     (other,) = run.results[0].related_locations
     assert other.physical_location.region.start_line == 14
     assert run.results[0].message.text == "12 is not. Try: use 16"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+def test_microsofts_validator_finds_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what GitHub's code scanning asks for."""
+    rows = [violation(finding="f1"), violation(finding="f2", severity="waived"), violation(finding="f3", source="")]
+    stored_result(tmp_path / "a", violations=rows, files={"manifest.json": MANIFEST})
+    assert cli.main(["report", str(tmp_path / "a"), "--format", "sarif", "--out", str(tmp_path / "right.sarif")]) == 0
+    wrong = json.loads((tmp_path / "right.sarif").read_text())
+    del wrong["runs"][0]["tool"]["driver"]["rules"][0]["help"]
+    (tmp_path / "wrong.sarif").write_text(json.dumps(wrong))
+    monkeypatch.setenv("DOTNET_SYSTEM_GLOBALIZATION_INVARIANT", "1")
+    subprocess.run(["npm", "pack", "@microsoft/sarif-multitool-linux"], cwd=tmp_path, check=True, capture_output=True)
+    (archive,) = tmp_path.glob("*.tgz")
+    subprocess.run(["tar", "xzf", archive], cwd=tmp_path, check=True)
+    validator = tmp_path / "package/Sarif.Multitool"
+    validator.chmod(0o755)
+
+    def errors(name: str) -> list[str]:
+        words = [validator, "validate", name, "--output", f"{name}.found", "--rule-kind", "Sarif;Ghas"]
+        done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert "Analysis completed" in done.stdout, done.stdout + done.stderr
+        return [line for line in done.stdout.splitlines() if ": error " in line]
+
+    assert errors("right.sarif") == [] and "GH2012" in "".join(errors("wrong.sarif"))
 
 
 def test_a_finding_keeps_its_fingerprint_when_its_line_moves(
