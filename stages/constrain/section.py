@@ -107,9 +107,17 @@ class ViolationsSection(ReportSection):
 
     def answer(self, data: Row | None, report: Mapping[str, Any]) -> Answer | None:
         if data is None:
-            return None
+            return self._not_asked(report)
         failed = any(stage.get("name") == "constrain" and stage.get("status") == "failed" for stage in report["stages"])
         return fit(data, str(report["run"]["accel"]), said(report, "constrain"), failed=failed)
+
+    def _not_asked(self, report: Mapping[str, Any]) -> Answer | None:
+        """Of a run without a profile: the stage alone would have nothing to check, and its capture can be checked."""
+        ended = {stage.get("name"): stage.get("status") for stage in report["stages"]}
+        if report["run"]["accel"] != "none" or "constrain" in ended or ended.get("capture") != "passed":
+            return None
+        told = "The stage constrain was not selected, and the run has no profile."
+        return Answer("unknown", "not asked", told, then=("inductor-debug check RUN accel=warn16",))
 
     def not_established(self, data: Row | None, report: Mapping[str, Any]) -> list[str]:
         notes = []

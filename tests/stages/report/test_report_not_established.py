@@ -154,3 +154,13 @@ def test_a_speed_up_that_interference_may_have_made_is_no_headline():
     assert answer["then"] == ["inductor-debug rerun RUN stages=[benchmark,report]"]
     assert f"How fast it is: {reason}." in data["not_established"]
     assert f"{reason}. What was measured:" in "".join(Text(html).words)
+
+
+def test_without_a_profile_the_stored_capture_is_to_be_held_to_one():
+    """The stage constrain alone would find no rule to check."""
+    stages = [{"name": "capture", "status": "passed"}]
+    for accel, command in (("none", "check RUN accel=warn16"), ("chip", "rerun RUN +stages=constrain")):
+        run = summary()["run"] | {"accel": accel}
+        _, data = report({"summary.json": summary(run=run, stages=stages, violations=None)})
+        (fit,) = (entry for entry in data["contents"] if entry["title"] == "Does it fit?")
+        assert fit["word"] == "not asked" and fit["then"] == [f"inductor-debug {command}"]
