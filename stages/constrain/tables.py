@@ -100,7 +100,8 @@ def _line(source: str, group: list[AnyViolation], code: str) -> LineCost:
     tried = Counter(text for rows in findings for text in {row.suggestion for row in rows})
     rules = ", ".join(sorted({f"{row.rule} ({row.effect})" for row in group}))
     shown = source or "(no source line recorded)"
-    rejected = sum(any(row.effect == "reject" for row in rows) for rows in findings)
+    broken = [row for row in group if row.effect == "reject" and row.severity != "undecided"]
+    rejected = len(by_finding(broken, lambda row: row.finding))
     return LineCost(shown, code, len(findings), rules, _cost(group), _flops_share(group), suggestions(tried), rejected)
 
 

@@ -32,7 +32,7 @@ _RULES = {
     NOT_COMPILED: (
         "The compiler stopped at a kernel that computes this line.",
         "The compiler raised, was killed or ran out of time while it made the kernel, so that the model did not run.",
-        "kernels",
+        "summary",
     ),
 }
 """Rules that no profile has: in short, in full, and the type of analysis that lists their results."""
@@ -115,7 +115,7 @@ def _rule(name: str, accel: str) -> Row:
     )
     short, full, kind = _RULES.get(name, of_profile)
     texts = {"shortDescription": short, "fullDescription": full}
-    lists = f"`inductor-debug analyze RUN --type {kind}` lists all that the run found."
+    lists = f"`inductor-debug analyze RUN --type {kind}` says what the run found."
     return {"id": name, **{key: {"text": visible(text)} for key, text in texts.items()}, "help": {"text": lists}}
 
 

@@ -63,6 +63,8 @@ def test_a_line_that_the_chip_rejects_comes_before_what_only_costs() -> None:
     rejected = ViolationRow("g0.forward", "conv", "", "a.py:2", "operation", "reject", "error", "replace", None, None)
     first, second = top_lines([pad, pad, rejected], {})
     assert (first.source, first.rejected, second.rejected) == ("a.py:2", 1, 0)
+    open_check = replace(rejected, severity="undecided")
+    assert [(line.source, line.rejected) for line in top_lines([pad, open_check], {})] == [("a.py:1", 0), ("a.py:2", 0)]
     found = {"by_severity": {"error": 1, "warning": 1}, "total": 2, "top_lines": [first, second], "strict": True,
              "by_rule": {}}  # fmt: skip
     assert ", rejected at a.py:2)" in fit(found, "chip", "").does
