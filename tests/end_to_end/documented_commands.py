@@ -27,11 +27,13 @@ class Command:
         page: relative to the project.
         text: without its comment.
         code: the exit code that it is to have.
+        block: number of the block on its page, from 0.
     """
 
     page: str
     text: str
     code: int
+    block: int
 
     def __str__(self) -> str:
         return f"{self.page}: {self.text}"
@@ -70,13 +72,14 @@ def _is_variable(word: str) -> bool:
 def commands(page: Path) -> list[Command]:
     """The commands of a page, in order."""
     found = []
-    for token in MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8")):
-        if token.type == "fence" and token.info.strip() == "sh":
-            for line in re.sub(r"\\\n\s*", "", token.content).splitlines():
-                text, _, comment = line.partition(" #")
-                if text.strip() and not text.startswith("#"):
-                    code = re.search(r"exit code (\d+)", comment)
-                    found.append(Command(str(page.relative_to(ROOT)), text.strip(), int(code[1]) if code else 0))
+    tokens = MarkdownIt("commonmark").parse(page.read_text(encoding="utf-8"))
+    blocks = [token.content for token in tokens if token.type == "fence" and token.info.strip() == "sh"]
+    for block, content in enumerate(blocks):
+        for line in re.sub(r"\\\n\s*", "", content).splitlines():
+            text, _, comment = line.partition(" #")
+            if text.strip() and not text.startswith("#"):
+                code = re.search(r"exit code (\d+)", comment)
+                found.append(Command(str(page.relative_to(ROOT)), text.strip(), int(code[1]) if code else 0, block))
     return found
 
 

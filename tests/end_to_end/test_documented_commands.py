@@ -67,10 +67,7 @@ def test_a_script_has_the_options_that_are_typed(command: Command) -> None:
 
 def lacks_launcher(command: Command) -> bool:
     """Whether it wants SLURM or Ray, whose launchers live in environments of their own (``tests/trials``)."""
-    wanted = {
-        "cluster=slurm": "hydra_plugins.hydra_submitit_launcher",
-        "cluster=ray": "hydra_plugins.hydra_ray_launcher",
-    }
+    wanted = {"cluster=slurm": "submitit", "cluster=ray": "ray"}
     return any(word in wanted and find_spec(wanted[word]) is None for word in command.words)
 
 
@@ -136,23 +133,42 @@ def test_a_stored_run_answers(
     assert cli.main(words) in ((0, 1) if judging else (0,)), capsys.readouterr().err
 
 
+def on_gpu(command: Command) -> bool:
+    """Whether it asks for CUDA, or for a kernel of Triton."""
+    return "cuda" in command.text or "triton_" in command.text
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(WAIT_S)
 @pytest.mark.parametrize("page", [page for page in PAGES if {*commands(page)} & {*RUNS}], ids=lambda page: page.stem)
 def test_a_page_at_full_size(page: Path, tmp_path: Path) -> None:
     """All of its commands in order, as they stand, in one folder, with the files that it or another page shows."""
+    type_in_order(page, [command for command in commands(page) if not on_gpu(command)], tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="its commands ask for CUDA")
+@pytest.mark.timeout(WAIT_S)
+@pytest.mark.parametrize("page", [page for page in PAGES if any(map(on_gpu, commands(page)))],
+                         ids=lambda page: page.stem)  # fmt: skip
+def test_a_page_on_a_gpu(page: Path, tmp_path: Path) -> None:
+    """Its blocks in which a command asks for CUDA, whole."""
+    blocks = {command.block for command in commands(page) if on_gpu(command)}
+    type_in_order(page, [command for command in commands(page) if command.block in blocks], tmp_path)
+
+
+def type_in_order(page: Path, chosen: list[Command], tmp_path: Path) -> None:
+    """Each has the exit code that the page tells."""
     for shown in (page, *PAGES):
         write_files(shown, tmp_path)
     (tmp_path / "limits.yaml").touch()
     (tmp_path / "outputs").mkdir(exist_ok=True)
     path = os.pathsep.join([str(tmp_path), str(ROOT), os.environ.get("PYTHONPATH", "")])
     ended = []
-    for command in commands(page):
+    for command in chosen:
         left = command.text.startswith(("python repros/", "pip ", "eval "))  # in a run's folder; about an environment
         other = command in MAKE or (command in SCRIPTS and command not in ON_STORED)
-        elsewhere = left or other or lacks_launcher(command)
-        on_gpu = "cuda" in command.text or "triton_" in command.text
-        if elsewhere or (on_gpu and not torch.cuda.is_available()):
+        if left or other or lacks_launcher(command):
             continue
         runs = [str(run.relative_to(tmp_path)) for run in store.find_runs(tmp_path / "outputs")
                 if "repro" not in command.words or (run / "repros").is_dir()]  # fmt: skip
