@@ -29,7 +29,7 @@ class CaptureStage(Stage):
     def run(self, context: StageContext) -> StageResult:
         """Capture the context's case; "failed" where torch.compile made no graph of it."""
         context.progress("compiling the case once, without lowering")
-        options = CompilationOptions()
+        options = CompilationOptions(("dynamo", "functorch"))  # what a backend sets is not in force here
         with options.noted():
             found = capture(context.case, self.config.dynamic)
         if "compiled" not in context.live:

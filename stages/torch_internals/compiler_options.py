@@ -74,9 +74,14 @@ def differing() -> dict[str, dict[str, Any]]:
 
 
 class CompilationOptions:
-    """The options that differ from their defaults, as they were in force where each compiler compiled."""
+    """The options that differ from their defaults, as they were in force where each compiler compiled.
 
-    def __init__(self) -> None:
+    Args:
+        compilers: whose options these are; those of the others stay as they were before.
+    """
+
+    def __init__(self, compilers: Iterable[str] = tuple(MODULES)) -> None:
+        self._compilers = frozenset(compilers)
         self._seen: dict[str, list[tuple[dict[str, dict[str, Any]], frozenset[str]]]] = {}
 
     @contextlib.contextmanager
@@ -100,7 +105,8 @@ class CompilationOptions:
         """
         found = {}
         for compiler in MODULES:
-            place = next((place for place in _OUTER[compiler] if place in self._seen), None)
+            places = _OUTER[compiler] if compiler in self._compilers else ()
+            place = next((place for place in places if place in self._seen), None)
             known = before.get(compiler, {})
             found[compiler] = dict(known) if place is None else self._of(compiler, place, known)
         return found
