@@ -54,9 +54,12 @@ def _main(arguments: list[str]) -> int:
     except Exception as error:
         if not hasattr(error, "exit_code") or not hasattr(error, "format_message"):
             raise  # not one of the command line parser's own
-        commands = ", ".join(in_order(command.name or "" for command in app.registered_commands))
-        said = " ".join(error.format_message().split())
-        tell_error(f"command line: {said}; valid commands: {commands}.\nTry: inductor-debug --help")
+        said = " ".join(error.format_message().split()).replace(" Value error,", "").rstrip(".")
+        commands = in_order(each.name or "" for each in app.registered_commands)
+        if command and command[0] in commands:
+            tell_error(f"{command[0]}: {said}.\nTry: inductor-debug {command[0]} --help")
+        else:
+            tell_error(f"command line: {said}; valid commands: {', '.join(commands)}.\nTry: inductor-debug --help")
         return entry.EXIT_CONFIGURATION
     return int(code or 0)
 

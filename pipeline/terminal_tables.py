@@ -20,6 +20,8 @@ STYLES = dict.fromkeys(GOOD, "green") | dict.fromkeys(BAD, "red") | dict.fromkey
 """A cell's whole text → its color."""
 LEAST = 12
 """Letters that a column keeps, if it has so many: narrower ones can't be read."""
+LINES = 5
+"""Of a cell, where the columns stand side by side."""
 _GAP = 2
 _INDENT = 2
 
@@ -46,8 +48,9 @@ def drawn(columns: Sequence[str], rows: Sequence[Sequence[str]], stream: TextIO)
     """
     console = _console(stream)
     with console.capture() as capture:
-        if _least(columns, rows) <= console.width:
-            _side_by_side(console, columns, rows)
+        widths = _widths(columns, rows, console.width)
+        if widths:
+            _side_by_side(console, columns, rows, widths)
         else:
             _by_row(console, columns, rows)
     return "".join(f"{line.rstrip()}\n" for line in capture.get().split("\n"))
@@ -81,13 +84,19 @@ def _console(stream: TextIO) -> "Console":
                    emoji=False, highlight=False, legacy_windows=False, no_color=uncolored)  # fmt: skip
 
 
-def _least(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> int:
-    """Columns of a terminal below which the table can't be read."""
+def _widths(columns: Sequence[str], rows: Sequence[Sequence[str]], terminal: int) -> list[int]:
+    """Letters of each column side by side, gaps apart; empty where they could not be read in a terminal so wide."""
     from rich.cells import cell_len
 
-    widest = [max((cell_len(row[index]) for row in rows), default=0) for index in range(len(columns))]
-    least = (max(cell_len(name), min(wide, LEAST)) for name, wide in zip(columns, widest, strict=True))
-    return sum(least) + _GAP * (len(columns) - 1)
+    widest = [max(map(cell_len, cells)) for cells in zip(columns, *rows, strict=True)]
+    least = [max(cell_len(name), min(wide, LEAST), -(-wide // LINES))
+             for name, wide in zip(columns, widest, strict=True)]  # fmt: skip
+    spare = terminal - _GAP * (len(columns) - 1) - sum(least)
+    wanted = sum(widest) - sum(least)
+    if spare < 0:
+        return []
+    share = min(1.0, spare / wanted) if wanted else 0.0
+    return [low + int(share * (wide - low)) for low, wide in zip(least, widest, strict=True)]
 
 
 def _styled(cell: str) -> "Text":
@@ -96,15 +105,16 @@ def _styled(cell: str) -> "Text":
     return Text(cell, style=STYLES.get(cell, ""))
 
 
-def _side_by_side(console: "Console", columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+def _side_by_side(
+    console: "Console", columns: Sequence[str], rows: Iterable[Sequence[str]], widths: Iterable[int]
+) -> None:
     from rich.box import SIMPLE_HEAD
-    from rich.cells import cell_len
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0), header_style="bold")
-    for name in columns:
-        table.add_column(Text(name), overflow="fold", min_width=cell_len(name))
+    for name, width in zip(columns, widths, strict=True):
+        table.add_column(Text(name), overflow="fold", width=width)
     for row in rows:
         table.add_row(*map(_styled, row))
     console.print(table)

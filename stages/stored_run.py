@@ -15,6 +15,9 @@ from inductor_debug.stages.artifacts.records import Summary
 from inductor_debug.stages.contract import Artifacts
 from inductor_debug.stages.formatting import stage_note
 
+_CONFIGURATION = ".hydra/config.yaml"
+"""What a run is made again from."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -138,11 +141,24 @@ class StoredRun:
             because: why it is not there; by default what became of the stage.
         """
         reason = because or stage_note(self.summary["stages"], stage)
+        if not because and self.status(stage) == "passed" and not (self.folder / _CONFIGURATION).exists():
+            reason = f"the stage {stage} passed, but this is a part of the run's folder, such as an export"
         return UserError(f"holds no {what}: {reason}", key=visible(str(self.folder)), hint=self.rerun(*changes))
 
     def rerun(self, *changes: str) -> str:
-        """The command that runs it again."""
-        return " ".join(["inductor-debug", "rerun", visible(str(self.folder)), *changes])
+        """The command that runs it again, as of :func:`made_again`."""
+        return made_again(self.folder, *changes)
+
+
+def made_again(folder: Path, *changes: str) -> str:
+    """The command that runs a stored run again; of an export, which has no configuration, also where to type it.
+
+    Args:
+        folder: the run's.
+        changes: overrides.
+    """
+    command = " ".join(["inductor-debug", "rerun", visible(str(folder)), *changes])
+    return command if (folder / _CONFIGURATION).exists() else f"where the run was made: {command}"
 
 
 def whole_table(run: StoredRun, name: str, file: kinds.Table) -> Table:

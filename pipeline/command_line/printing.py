@@ -9,8 +9,6 @@ from inductor_debug.pipeline.terminal import cell, print_json, print_table, say
 
 ROWS = 20
 """Rows of a table that analyze prints, unless it is told otherwise."""
-CELL = 100
-"""Characters of a cell that analyze prints, unless it is a path."""
 _PACKAGES = re.compile(r"\S*/(?:site|dist)-packages/")
 
 
@@ -44,13 +42,10 @@ def _print_part(table: analysis.Table, limit: int) -> None:
     left = f", {limit} shown (--rows 0 for all)" if len(table.rows) > limit else ""
     say(f"{table.name} ({len(table.rows)}{left}{stored}):")
     if shown:
-        print_table(list(table.columns), [{key: _cut(row.get(key)) for key in table.columns} for row in shown])
+        print_table(
+            list(table.columns),
+            [{key: _PACKAGES.sub("", cell(row.get(key))) for key in table.columns} for row in shown],
+        )
     else:
         say("none")
         say()
-
-
-def _cut(value: Any) -> Any:
-    """A cell that fits on a screen: whole paths, sentences and lists of nodes are in the file and in JSON."""
-    text = _PACKAGES.sub("", cell(value))
-    return text if len(text) <= CELL or ("/" in text and " " not in text) else f"{text[: CELL - 1]}…"

@@ -53,7 +53,8 @@ def list_command(
     help="Show one stored run: its verdict, its stages and what they found.",
 )
 def show_command(
-    run: Annotated[Path, typer.Argument(help="the run's folder")], output: FormatOption = Format.TABLE
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="the run's folder or id, or latest")],
+    output: FormatOption = Format.TABLE,
 ) -> int:
     summary = store.read_summary(store.locate(run))
     if output is Format.JSON:
@@ -157,7 +158,9 @@ def repro_command_(
     "runs sarif and junit have all.",
 )
 def report_command(
-    run: Annotated[Path | None, typer.Argument(help="the run's folder or id; by default the newest")] = None,
+    run: Annotated[
+        Path | None, typer.Argument(metavar="[RUN]", help="the run's folder or id; by default the newest")
+    ] = None,
     output: Annotated[formats.Format, typer.Option("--format", help="of the report")] = formats.Format.HTML,
     out: Annotated[
         Path | None, typer.Option("--out", help="file, or for model-explorer a folder; a text is printed without it")
@@ -182,7 +185,9 @@ def report_command(
     "name of this machine.",
 )
 def export_command(
-    run: Annotated[Path | None, typer.Argument(help="the run's folder or id; by default the newest")] = None,
+    run: Annotated[
+        Path | None, typer.Argument(metavar="[RUN]", help="the run's folder or id; by default the newest")
+    ] = None,
     out: Annotated[Path | None, typer.Option("--out", help="the archive; by default its run's name")] = None,
     output: FormatOption = Format.TABLE,
 ) -> int:

@@ -29,7 +29,7 @@ def run_command(context: typer.Context) -> int:
 )
 def rerun_command(
     context: typer.Context,
-    run: Annotated[Path, typer.Argument(help="the run's folder")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="the run's folder or id, or latest")],
     yes: Annotated[bool, typer.Option("--yes", help="don't ask before what the run names is executed")] = False,
     anyway: Annotated[
         bool, typer.Option("--anyway", help="also where versions, device or code are others: what differs is told")
@@ -48,7 +48,7 @@ def rerun_command(
 )
 def minify_command(
     context: typer.Context,
-    run: Annotated[Path, typer.Argument(help="the run's folder")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="the run's folder or id, or latest")],
     yes: Annotated[bool, typer.Option("--yes", help="don't ask before what the run names is executed")] = False,
     anyway: Annotated[bool, typer.Option("--anyway", help="also where versions, device or code are others")] = False,
     output: FormatOption = Format.TABLE,

@@ -14,6 +14,7 @@ from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory.names import CACHE_PREFIX, MANIFEST, STAGES, UNFINISHED
 from inductor_debug.stages.artifacts.files import shape_of, table_of
 from inductor_debug.stages.artifacts.records import Manifest
+from inductor_debug.stages.stored_run import made_again
 
 
 class StoredFolder:
@@ -97,7 +98,7 @@ class StoredFolder:
         try:
             yield
         except DamagedError as error:
-            raise error.with_parts(hint=f"inductor-debug rerun {visible(str(self.path))}") from error
+            raise error.with_parts(hint=made_again(self.path)) from error
 
     def _damaged(self, name: str, what: str) -> DamagedError:
         return DamagedError(what, key=visible(str(self.path / name)), valid="a run whose files are as it wrote them")

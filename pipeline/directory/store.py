@@ -18,6 +18,7 @@ from inductor_debug.pipeline.directory.summary import EXIT_CODES
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import Benchmark
 from inductor_debug.stages.settings import shown_name
+from inductor_debug.stages.stored_run import made_again
 
 OUTPUTS = Path("outputs")
 LATEST = Path("latest")
@@ -52,7 +53,7 @@ def find_runs(root: Path, unlisted: Callable[[str], None] | None = None) -> list
     """
     if not root.is_dir():
         raise RunDirectoryError(
-            f"ROOT: no folder {str(root)!r}; valid: a folder that holds runs, by default outputs.\n"
+            f"FOLDER: no folder {str(root)!r}; valid: a folder that holds runs, by default outputs.\n"
             "Try: inductor-debug list FOLDER"
         )
     logged = (folder for folder, names in files_below(root, unlisted) if LOG in names)
@@ -79,10 +80,12 @@ def locate(run: Path) -> Path:
 
     The last two are looked for below outputs.
     """
-    if run.exists() or run.is_absolute() or not OUTPUTS.is_dir():
+    if run.exists() or run.is_absolute():
         return run
     if run == LATEST:
         return newest()
+    if not OUTPUTS.is_dir():
+        return run
     found = [folder for folder in find_runs(OUTPUTS) if folder.parts[-len(run.parts) :] == run.parts]
     return found[0] if len(found) == 1 else run
 
@@ -92,8 +95,8 @@ def newest() -> Path:
     runs = find_runs(OUTPUTS) if OUTPUTS.is_dir() else []
     if not runs:
         raise RunDirectoryError(
-            f"RUN: none given, and no run below {str(OUTPUTS)!r} here; valid: a run's folder.\n"
-            "Try: inductor-debug list FOLDER"
+            f"RUN: there is no run below {str(OUTPUTS)!r} here, of which the newest would be taken; valid: a run's "
+            "folder.\nTry: inductor-debug list FOLDER"
         )
     return max(runs, key=claimed)
 
@@ -121,12 +124,14 @@ def read_summary(run: Path) -> dict[str, Any]:
         found: dict[str, Any] = folder.read_json(SUMMARY)
     except FileNotFoundError:
         raise _without_summary(run) from None
+    except DamagedError as error:  # nor can what compiled the run be known
+        raise error.with_parts(hint=made_again(run, "--anyway")) from error
     if found["verdict"] not in EXIT_CODES:
         raise DamagedError(
             f"verdict is {visible(repr(found['verdict']))}",
             key=visible(str(run / SUMMARY)),
             valid=", ".join(EXIT_CODES),
-            hint=f"inductor-debug rerun {visible(str(run))}",
+            hint=made_again(run, "--anyway"),
         )
     return found
 

@@ -25,6 +25,7 @@ from inductor_debug.stages.encoding import encode, write_atomically
 from inductor_debug.stages.formatting import describe_breaks, in_lines, in_words
 from inductor_debug.stages.graphs.records import GraphRecord
 from inductor_debug.stages.graphs.stored import checked_graph
+from inductor_debug.stages.stored_run import made_again
 
 if TYPE_CHECKING:
     import pandas
@@ -40,7 +41,7 @@ def read_graphs(run: Path) -> list[GraphRecord]:
         store.read_summary(run)  # says that it is no run, where it is none
         raise RunDirectoryError(
             f"{visible(str(run))}: holds no {files.GRAPH.folder}*.json, so nothing can be checked; valid: a run with "
-            f"the stage capture.\nTry: inductor-debug rerun {visible(str(run))} stages=[capture]"
+            f"the stage capture.\nTry: {made_again(run, 'stages=[capture]')}"
         )
     with _captured_anew(run):
         return [checked_graph(graph, run / name) for name, graph in files.GRAPH.read_all(folder).items()]
@@ -58,7 +59,7 @@ def _captured_anew(run: Path) -> Iterator[None]:
     try:
         yield
     except DamagedError as error:
-        raise error.with_parts(hint=f"inductor-debug rerun {visible(str(run))} stages=[capture]") from error
+        raise error.with_parts(hint=made_again(run, "stages=[capture]")) from error
 
 
 def _valid(found: Against, graphs: Iterable[GraphRecord]) -> "tuple[Profile, str]":

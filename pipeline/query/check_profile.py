@@ -16,6 +16,7 @@ from inductor_debug.pipeline.directory.names import MANIFEST
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.stored_run import made_again
 
 if TYPE_CHECKING:
     from inductor_debug.stages.accelerators.profile import Profile
@@ -252,7 +253,7 @@ def _declared(run: Path) -> "tuple[Profile | None, str]":
     from inductor_debug.stages.settings import may_declare
 
     folder, shown = StoredFolder(run), visible(str(run))
-    backend, again = store.row(run)["backend"], f"inductor-debug rerun {shown} stages=[capture,constrain]"
+    backend, again = store.row(run)["backend"], made_again(run, "stages=[capture,constrain]")
     if not folder.has(files.DECLARED.path):
         known = backend is None or not may_declare(backend) or (run / "constrain").is_dir()
         missing = f"the rules that the backend {backend} may declare are not checked"

@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import shlex
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -69,8 +70,11 @@ class Wanted:
         asked, least = listing.Asked.of(words, "clean"), memory_limit_of(larger_than, "--larger-than")
         one = asked.root.is_dir() and store.find_runs(asked.root) == [asked.root]
         if not asked.patterns and older_than is None and least is None and not one:
-            raise ConfigurationError("clean: got no condition; valid: a run's folder, KEY=PATTERN, --older-than DAYS, "
-                                     "--larger-than SIZE.\nTry: inductor-debug clean --older-than 30")  # fmt: skip
+            beside = f" beside {visible(str(asked.root))}, which is no run" if words else ""
+            again = shlex.join(["clean", *words, "--older-than", "30"])
+            raise ConfigurationError(f"clean: got no condition{beside}; valid: a run's folder, KEY=PATTERN, "
+                                     "--older-than DAYS, --larger-than SIZE.\n"
+                                     f"Try: inductor-debug {again}")  # fmt: skip
         if older_than is not None and not older_than >= 0:
             raise ConfigurationError(f"--older-than: got {older_than:g}; valid: days, 0 or more.\n"
                                      "Try: inductor-debug clean --older-than 30")  # fmt: skip

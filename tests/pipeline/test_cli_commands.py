@@ -183,13 +183,28 @@ def test_what_is_not_a_run_is_exit_code_2(
         (tmp_path / "summary.json").write_text(content)
     assert cli.main(["show", str(tmp_path)]) == 2
     message = capsys.readouterr().err
-    assert str(tmp_path) in message and "Try: inductor-debug" in message and "Traceback" not in message
+    assert str(tmp_path) in message and "inductor-debug" in message.partition("Try: ")[2] and "Traceback" not in message
 
 
 def test_an_unknown_command_lists_the_commands(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["lsit"]) == 2
     message = capsys.readouterr().err
     assert all(word in message for word in ("lsit", "run, rerun, minify, list, show"))
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["report", "--format", "xml"], "report: Invalid value for '--format': 'xml' is not one of 'html', 'json', "),
+        (["completion", "pwsh"], "completion: Invalid value for 'shell': 'pwsh' is not one of 'bash', 'zsh', 'fish'."),
+    ],
+)
+def test_a_wrong_value_leads_to_the_help_of_its_command(
+    words: list[str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == 2
+    said, hint = capsys.readouterr().err.splitlines()
+    assert said.startswith(told) and hint == f"Try: inductor-debug {words[0]} --help"
 
 
 HYDRA_FILES = ("config", "hydra", "overrides")

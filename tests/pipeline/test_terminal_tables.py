@@ -77,7 +77,30 @@ def test_no_line_is_wider_than_the_terminal_and_nothing_is_cut(columns: int, mon
     for text in (rows[0][0], rows[1][0]):
         assert all(sent.count(letter) >= text.count(letter) for letter in set(text))
     assert sent.count("sentence") == 9 and "…" not in sent
-    assert ("verdict: defect" in sent) == (columns == 30)
+    assert ("verdict: defect" in sent) == (columns < 140)  # a cell would take more than five lines
+
+
+@pytest.mark.parametrize("columns", [100, 160, 220])
+def test_a_column_of_words_beside_columns_of_paths_keeps_every_word(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    words = [f"unsqueeze_{number}" for number in range(100, 116)]
+    paths = [
+        "g0.forward",
+        "a/long/path/" * 6,
+        "cpp",
+        "b/path/" * 5,
+        "3",
+        "x = y",
+        "c/path/" * 14,
+        "d/path/" * 5,
+        "12",
+        "7",
+    ]
+    sent = plain(drawn(["a_name_of_a_column"] * 11, [[*paths, " ".join(words)]], sys.stdout))
+    assert max(map(cell_len, sent.splitlines())) <= columns
+    assert [word for word in words if word not in sent.split()] == []
 
 
 def test_messages_break_between_words_and_a_command_stays_whole(tmp_path: Path) -> None:

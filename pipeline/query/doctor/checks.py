@@ -129,9 +129,11 @@ def _library(name: str, trial: str, build: dict[str, Any]) -> Check:
         return Check(name, "bad", found, f"pip install '{torch}' --upgrade {name}")
     if found.get("operators", True):
         return Check(name, "ok", str(found["version"]))
-    without = f"{found['version']}, whose operators are of another build of torch: only detection models call them"
+    without = f"{found['version']} is for another build of torch; only detection models call them"
     index = f"https://download.pytorch.org/whl/{build['version'].partition('+')[2] or 'cpu'}"
-    return Check(name, "absent", without, f"pip install '{torch}' {name} --force-reinstall --index-url {index}")
+    return Check(
+        f"{name}'s operators", "absent", without, f"pip install '{torch}' {name} --force-reinstall --index-url {index}"
+    )
 
 
 def _folders() -> Iterator[Check]:

@@ -68,7 +68,7 @@ def _report(run: StoredRun) -> Mapping[str, Any]:
     if wrong is not None:
         raise DamagedError(f"{wrong} is not there, or no {REPORTED[wrong].__name__}",
                            key=visible(str(run.folder / files.REPORT.path)), valid="the report of this version",
-                           hint=f"inductor-debug rerun {visible(str(run.folder))}")  # fmt: skip
+                           hint=run.rerun())  # fmt: skip
     return found
 
 

@@ -50,7 +50,7 @@ class Gate:
 
     @property
     def reason(self) -> str:
-        """Why the exit code is what it is, in a sentence."""
+        """Why the exit code is what it is, in a sentence; the one thing that fails stands in it."""
         counts = {outcome: sum(row.outcome is outcome for _, row in self.rows) for outcome in Outcome}
         unknown = counts[Outcome.NOT_ESTABLISHED]
         failing = sum(row.outcome is Outcome.NOT_ESTABLISHED for row in self.failing)
@@ -59,9 +59,10 @@ class Gate:
         else:
             verdict = "B is not shown to be as good as A" if failing else "B is no worse than A beyond the limits"
         fail = f", of which {failing} must be known" if failing else ""
+        only = f": {self.failing[0].what}: {self.failing[0].change}" if len(self.failing) == 1 else ""
         return (
             f"{verdict}: {counts[Outcome.WORSE]} worse, {counts[Outcome.BETTER]} better, "
-            f"{unknown} not established{fail} (exit code {self.exit_code})"
+            f"{unknown} not established{fail} (exit code {self.exit_code}){only}"
         )
 
     def tables(self) -> list[Table]:
@@ -129,7 +130,7 @@ def _held(
     if _are_one(a, b):
         ids, why = (
             [run_id(run.folder) for run in (a, b)],
-            "A and B are one run, so that nothing new was compared",
+            "A and B are one run, or copies of it: nothing new was compared",
         )
         return [Judgement("run", ids[0], ids[1], why, "", Outcome.NOT_ESTABLISHED, True)]
     scales = Scales(limits)

@@ -88,7 +88,7 @@ class StoredRepro:
     def damaged(self, what: str, valid: str = "a script as this tool writes it") -> DamagedError:
         """An error about this script: ``what`` is wrong."""
         shown = visible(str(self.run.folder))
-        return DamagedError(visible(what), key=shown, valid=valid, hint=f"inductor-debug rerun {shown}")
+        return DamagedError(visible(what), key=shown, valid=valid, hint=self.run.rerun())
 
     @property
     def head(self) -> list[str]:

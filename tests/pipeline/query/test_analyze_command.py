@@ -32,7 +32,8 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for each in (older, folder):
         stages = [{"name": "lower", "status": "passed", "seconds": 1.0, "message": "lowered"}]
         about = {"model": "nets", "accel": "none", "backend": "inductor", "device": "cpu"}
-        write(each, {"summary.json": {"run": about, "verdict": "passed", "stages": stages}, **FILES})
+        write(each, {"summary.json": {"run": about, "verdict": "passed", "stages": stages},
+                     ".hydra/config.yaml": "dtype: float32\n", **FILES})  # fmt: skip
     return folder.relative_to(tmp_path)
 
 
@@ -201,6 +202,19 @@ def test_what_a_run_does_not_hold_is_told_with_a_command_that_can_be_typed(
     assert not row["held"] and shlex.split(row["otherwise"]) == command
 
 
+def test_a_part_of_a_run_is_made_whole_where_the_run_was_made(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """An export has no configuration: here it can't be run again."""
+    (run / ".hydra/config.yaml").unlink()
+    again = f"Try: where the run was made: inductor-debug rerun {run} +stages=profile"
+    assert refused("--type", "profile", capsys=capsys).splitlines()[1] == again
+    for file in (run / "lower/g0.forward").iterdir():
+        if file.is_file():
+            file.unlink()
+    assert "the stage lower passed, but this is a part of the run's folder" in refused(
+        "--type", "kernels", capsys=capsys
+    )
+
+
 def test_a_run_without_lowering_names_the_stage_and_why(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(run / "lower")
     summary = json.loads((run / "summary.json").read_text())
@@ -264,7 +278,7 @@ def test_without_a_run_the_message_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert "none given, and no run below 'outputs'" in refused(capsys=capsys)
+    assert "there is no run below 'outputs' here" in refused(capsys=capsys)
 
 
 def test_a_table_is_cut_to_what_is_asked_for_and_torch_is_not_imported(run: Path) -> None:

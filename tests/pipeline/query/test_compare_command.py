@@ -31,7 +31,9 @@ def test_a_worse_run_is_exit_code_1_and_the_reason_comes_last(
     a, b = stored_result(tmp_path / "a"), stored_result(tmp_path / "b", **WORSE)
     assert cli.main(["compare", str(a), str(b)]) == 1
     printed = capsys.readouterr().out
-    assert printed.splitlines()[-1] == "B is worse than A: 1 worse, 0 better, 0 not established (exit code 1)"
+    assert (
+        printed.splitlines()[-1] == "B is worse than A: 1 worse, 0 better, 0 not established (exit code 1): guards: +1"
+    )
     assert "worse (1):\nwhat    A   B   change  limit\nguards  20  21  +1      guards: 0\n" in printed
     assert cli.main(["compare", str(b), str(a)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == (
@@ -50,7 +52,7 @@ def test_what_differs_between_the_sides_comes_before_what_got_worse(
     ]  # fmt: skip
     assert found["tables"]["compiled_by"] == [{"compiled_by": "versions.torch", "1": "2.13.0", "2": "2.14.0"}]
     assert found["told"][0] == f"A, the baseline, is {run_id(a)}. B, which is compared with it, is {run_id(b)}."
-    assert found["reason"] == "B is worse than A: 1 worse, 0 better, 0 not established (exit code 1)"
+    assert found["reason"] == "B is worse than A: 1 worse, 0 better, 0 not established (exit code 1): guards: +1"
 
 
 def test_a_run_is_not_held_to_itself_or_to_a_copy(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -62,6 +64,9 @@ def test_a_run_is_not_held_to_itself_or_to_a_copy(tmp_path: Path, capsys: pytest
         found = compare_as_json(a, b, capsys=capsys)
         (row,) = found["tables"]["not_established"]
         assert row["change"].startswith("A and B are one run") and row["fails"] and found["exit_code"] == 1
+        assert found["reason"].endswith(
+            "(exit code 1): run: A and B are one run, or copies of it: nothing new was compared"
+        )
     assert compare_as_json(a, stored_result(tmp_path / "b"), capsys=capsys)["exit_code"] == 0
 
 
