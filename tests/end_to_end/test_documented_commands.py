@@ -58,13 +58,6 @@ def test_a_target_is_the_makefile_s(command: Command) -> None:
     assert command.words[1] in targets
 
 
-@pytest.mark.parametrize("command", SCRIPTS, ids=str)
-def test_a_script_has_the_options_that_are_typed(command: Command) -> None:
-    (name,) = [word for word in command.words if word.startswith("tests/")]
-    text = (ROOT / name).read_text()
-    assert [word for word in command.words if word.startswith("--") and f'"{word}"' not in text] == []
-
-
 def lacks_launcher(command: Command) -> bool:
     """Whether it wants SLURM or Ray, whose launchers live in environments of their own (``tests/trials``)."""
     wanted = {"cluster=slurm": "submitit", "cluster=ray": "ray"}

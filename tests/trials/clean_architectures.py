@@ -108,7 +108,8 @@ def main() -> None:
         for row in pool.map(lambda job: run(*job, options, folder), jobs):
             rows.append(row)
             case = f"{row['name']:18} {row['mode']:9} {row['dtype']:8}"
-            print(f"{case} exit {row['exit']} {row.get('seconds', 0):6} s  {row['message']}", flush=True)
+            said = " ".join(row["message"].split())
+            print(f"{case} exit {row['exit']} {row.get('seconds', 0):6} s  {said}", flush=True)
             if options.json:
                 options.json.write_text(json.dumps(rows, indent=1))
     failed = [row for row in rows if row["exit"] != 0]

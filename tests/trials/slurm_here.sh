@@ -39,7 +39,7 @@ printf 'CgroupPlugin=cgroup/v1\nCgroupAutomount=no\n' > /etc/slurm/cgroup.conf
 pgrep -x slurmctld > /dev/null || slurmctld
 pgrep -x slurmd > /dev/null || slurmd
 for _ in $(seq 30); do
-    sinfo -h -o %T | grep -q idle && exit 0
+    sinfo -h -o %T | grep idle && exit 0
     scontrol update nodename="$host" state=resume 2> /dev/null || true
     sleep 1
 done
