@@ -11,7 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib.util import find_spec
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -59,9 +59,11 @@ def test_a_target_is_the_makefile_s(command: Command) -> None:
 
 
 def lacks_launcher(command: Command) -> bool:
-    """Whether it wants SLURM or Ray, whose launchers live in environments of their own (``tests/trials``)."""
-    wanted = {"cluster=slurm": "submitit", "cluster=ray": "ray"}
-    return any(word in wanted and find_spec(wanted[word]) is None for word in command.words)
+    """Whether it wants a launcher of Hydra that is not installed: those of SLURM and Ray want environments of their
+    own (``tests/trials``)."""
+    wanted = {"slurm": "hydra-submitit-launcher", "ray": "hydra-ray-launcher", "joblib": "hydra-joblib-launcher"}
+    there = {distribution.name for distribution in metadata.distributions()}
+    return any(word == f"cluster={name}" and wanted[name] not in there for word in command.words for name in wanted)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
