@@ -6,9 +6,11 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.models import stored
 from inductor_debug.models.errors import DamagedError, RunDirectoryError, closest_first
 from inductor_debug.models.stored import files_below
 from inductor_debug.models.visible import visible
@@ -102,7 +104,12 @@ def newest() -> Path:
 
 
 def claimed(run: Path) -> float:
-    """When a run took its folder, in seconds since 1970: by its owner's file, else when it last wrote its log."""
+    """When a run started, in seconds since 1970: as its result tells, so that a copy keeps its place.
+
+    Of a run without one when its owner's file, else its log, was written.
+    """
+    with contextlib.suppress(OSError, DamagedError, TypeError, KeyError, ValueError):
+        return datetime.fromisoformat(stored.read_json(run / SUMMARY, Any, run)["run"]["started"]).timestamp()
     for name in (OWNER, LOG):
         with contextlib.suppress(OSError):
             return (run / name).stat().st_mtime

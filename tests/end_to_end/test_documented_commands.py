@@ -19,6 +19,7 @@ import torch
 from command_line import QUICK, SMALL, Finished
 from cookbook_page import PIPELINE, read_page
 from documented_commands import COMMANDS, PAGES, ROOT, STORED, Command, commands, write_files
+from markdown_it import MarkdownIt
 
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.directory import store
@@ -81,6 +82,31 @@ def test_every_run_of_a_page_composes(
             with monkeypatch.context() as patched:
                 for name, value in command.variables.items():
                     patched.setenv(name, value)
+                assert command_line.main(["--cfg", "job", *words]) == 0, f"{command}\n{capsys.readouterr().err}"
+
+
+def within_sentences(page: Path) -> list[Command]:
+    """Runs that a page names within a sentence or a table, without placeholders.
+
+    Those of the vendor's package have a test of their own (:mod:`test_vendor_package`)."""
+    parts = (part for token in MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8"))
+             for part in token.children or () if part.type == "code_inline")  # fmt: skip
+    found = (Command(str(page.relative_to(ROOT)), part.content.strip(), 0, -1) for part in parts
+             if re.match(r"python -m pipeline |inductor-debug run ", part.content))  # fmt: skip
+    return [command for command in found if not re.search(r"=[A-Z]+\b|\b[A-Z]+=|…|\.\.\.|NAME|=acme\b", command.text)]
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if within_sentences(page)], ids=lambda page: page.stem)
+def test_every_run_within_a_sentence_composes(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for shown in (page, *PAGES):
+        write_files(shown, tmp_path)
+    for command in within_sentences(page):
+        if "--help" not in command.words and not lacks_launcher(command):
+            for words in command.jobs():
                 assert command_line.main(["--cfg", "job", *words]) == 0, f"{command}\n{capsys.readouterr().err}"
 
 

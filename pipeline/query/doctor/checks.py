@@ -124,7 +124,9 @@ def _cuda(build: dict[str, Any]) -> Check:
 
 
 def _library(name: str, trial: str, build: dict[str, Any]) -> Check:
-    found, torch = _tried(trial), f"torch=={build['version'].partition('+')[0]}"
+    with tempfile.TemporaryDirectory() as cache:  # a folder that can't be written is told by itself
+        found = _tried(trial, cache=Path(cache))
+    torch = f"torch=={build['version'].partition('+')[0]}"
     if isinstance(found, str):
         return Check(name, "bad", found, f"pip install '{torch}' --upgrade {name}")
     if found.get("operators", True):

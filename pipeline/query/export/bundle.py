@@ -17,6 +17,7 @@ from inductor_debug.stages.stored_run import StoredRun
 
 NAMES = (
     SUMMARY, CONFIGURATION_ERROR, LOG, files.REPORT_PAGE.path, files.REPORT.path, files.VIOLATIONS.path,
+    files.BY_RULE.path,
     files.OUTPUTS.path, files.DIAGNOSIS.path, files.NODES.path, files.NOT_COMPILED.path, files.BISECTION.path,
     files.MINIFIED.path,
 )  # fmt: skip

@@ -10,15 +10,19 @@ from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.lowered_tables import CandidateRow
 from inductor_debug.stages.artifacts.lowering import LaunchRecord, LineRecord, LoweredFacts
 from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.lower.questions.between import Between
 from inductor_debug.stages.lower.questions.graphs import not_found, wanted_graphs
 from inductor_debug.stages.lower.questions.kernels import StoredLaunch, is_line, launches_of
 from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table, Wanted
 
 COUNT_COLUMNS = ("graph", "nodes_pre_fusion", "nodes_post_fusion", "fused", "refused")
 REASON_COLUMNS = ("reason", "pairs", "times")
-FUSION_COLUMNS = ("graph", "fused", "reason", "times", "first", "first_source", "second", "second_source",
+FUSION_COLUMNS = ("graph", "fused", "reason", "between", "times", "first", "first_source", "second", "second_source",
                   "first_nodes", "second_nodes")  # fmt: skip
+"""``between``: the library calls on a path between a refused pair."""
 KERNEL_COLUMNS = ("graph", "kernel", "kind", "nodes")
+_NAMED = 5
+"""Library calls between two lines that are named."""
 AUTOTUNING_COLUMNS = ("graph", *(field.name for field in fields(CandidateRow)), "times_the_best", "operations")
 
 
@@ -33,7 +37,9 @@ def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
         )
     facts = run.json(files.LOWERING).graphs
     launches = {graph: launches_of(run, graph) for graph in graphs}
-    decided = {graph: _decisions(run, graph) for graph in graphs}
+    lines = {graph: _lines(run, graph) for graph in graphs}
+    decided = {graph: _decisions(run, graph, lines[graph]) for graph in graphs}
+    parted = {graph: Between(run, graph, launches[graph]) for graph in graphs}
     _known(launches, decided, wanted)
     counts, rows, reasons = [], [], Counter[str]()
     times: Counter[str] = Counter()
@@ -45,6 +51,8 @@ def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
         chosen = [row for row in decisions if _concerns(row, wanted)]
         for row in chosen:
             if not row["fused"]:
+                sides = (str(row[f"{side}_nodes"] or "").split() for side in ("first", "second"))
+                row["between"] = ", ".join(parted[graph].calls(*sides)) or None
                 reasons[row["reason"]] += 1
                 times[row["reason"]] += row["times"]
         rows += chosen
@@ -59,11 +67,12 @@ def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
         return Analysis([], tables)
     where = [{"graph": launch.graph, "kernel": launch.launch, "kind": launch.kind,
               "nodes": " ".join(launch.nodes)} for launch in kernels]  # fmt: skip
-    return Analysis(_told(rows, kernels, wanted), [*tables[1:], Table("kernels", KERNEL_COLUMNS, where)])
+    between = [call for graph in graphs for call in _parting(parted[graph], lines[graph], launches[graph], wanted)]
+    return Analysis(_told(rows, kernels, wanted, between), [*tables[1:], Table("kernels", KERNEL_COLUMNS, where)])
 
 
-def _decisions(run: StoredRun, graph: str) -> list[Row]:
-    """Rows of ``fusions.csv``, with ``first_lines`` and ``second_lines``: the lines of each side's nodes."""
+def _lines(run: StoredRun, graph: str) -> dict[str, list[LineRecord]]:
+    """The line of each post-grad node that has one."""
     known = {str(line): line for launch in run.json(files.PROVENANCE, graph).kernels for line in launch.sources}
     lines: dict[str, list[LineRecord]] = defaultdict(list)
     for node in run.json(files.POST_GRAD_NODES, graph).nodes:
@@ -72,11 +81,26 @@ def _decisions(run: StoredRun, graph: str) -> list[Row]:
             if not number.isdecimal() or len(number) > DIGITS:
                 raise DamagedError(f"a node's source is {node.source!r}", key=str(run.folder), valid="FILE:LINE")
             lines[node.node].append(known.get(node.source) or LineRecord(file, int(number), "", own=False))
+    return lines
+
+
+def _parting(
+    between: Between, lines: Mapping[str, list[LineRecord]], launches: Iterable[LaunchRecord], wanted: Wanted
+) -> list[str]:
+    """The library calls between the two lines or nodes that are asked for."""
+    names = {*lines, *(node for launch in launches for node in launch.nodes)}
+    sides = [{name for name in names if any(is_line(line, text) for line in lines.get(name, ()))}
+             for text in wanted.lines] + [{name} & names for name in wanted.nodes]  # fmt: skip
+    return between.calls(*sides) if len(sides) == 2 else []
+
+
+def _decisions(run: StoredRun, graph: str, lines: Mapping[str, list[LineRecord]]) -> list[Row]:
+    """Rows of ``fusions.csv``, with ``first_lines`` and ``second_lines``: the lines of each side's nodes."""
     rows = []
     for row in run.table(files.FUSIONS, graph):
         sides: Row = {}
         for side in ("first", "second"):
-            found = [line for node in str(row[f"{side}_nodes"] or "").split() for line in lines[node]]
+            found = [line for node in str(row[f"{side}_nodes"] or "").split() for line in lines.get(node, ())]
             sides |= {f"{side}_lines": found, f"{side}_source": " ".join(dict.fromkeys(map(str, found))) or None}
         rows.append({"graph": graph} | row | sides)
     return rows
@@ -105,8 +129,14 @@ def _touches(launch: LaunchRecord, wanted: Wanted) -> bool:
     return lines or any(name in launch.nodes for name in wanted.nodes)
 
 
-def _told(rows: list[Row], kernels: Sequence[StoredLaunch], wanted: Wanted) -> list[str]:
-    """What the decisions come to, and what else stands between the two."""
+def _told(rows: list[Row], kernels: Sequence[StoredLaunch], wanted: Wanted, between: Sequence[str]) -> list[str]:
+    """What the decisions come to, and what else stands between the two.
+
+    Args:
+        rows, kernels: decisions and launches of what is asked for.
+        wanted: what is asked for.
+        between: library calls between the two.
+    """
     told = []
     asked = [*wanted.lines, *wanted.nodes]
     whole = [launch for launch in kernels
@@ -120,12 +150,18 @@ def _told(rows: list[Row], kernels: Sequence[StoredLaunch], wanted: Wanted) -> l
     if library:
         calls = ", ".join(f"{name} ({counted(times, 'launch', 'launches')})" for name, times in library.items())
         told.append(f"library calls, which nothing is fused into: {calls}")
+    if between:
+        more = f" and {len(between) - _NAMED} more" if len(between) > _NAMED else ""
+        named = ", ".join(between[:_NAMED])
+        told.append(f"library calls from one to the other, over which nothing is fused: {named}{more}")
     alone = [[launch for launch in kernels if _touches(launch, _alone(wanted, index))] for index in range(len(asked))]
     graphs = [{launch.graph for launch in found} for found in alone]
     if len(asked) > 1 and all(graphs) and not set.intersection(*graphs):
         named = " and ".join(", ".join(sorted(each)) for each in graphs)
         told.append(f"they are of different graphs, {named}: nothing is fused over the border of a graph")
-    elif not rows and not any(found and all(launch.kind == "extern" for launch in found) for found in alone):
+    elif not (rows or between) and not any(
+        found and all(launch.kind == "extern" for launch in found) for found in alone
+    ):
         told.append("not established: torch recorded no decision here; it does not consider each pair")
     return told
 

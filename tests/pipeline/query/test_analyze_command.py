@@ -96,6 +96,28 @@ def test_a_pair_of_which_torch_says_nothing_is_not_established(run: Path, capsys
     assert found["tables"]["decisions"] == [] and found["told"][-1].startswith("not established: torch recorded no")
 
 
+def test_a_library_call_on_the_way_from_one_to_the_other_is_the_reason(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """mul → mm → exp: no kernel can run before and behind the library's call."""
+    path = run / "lower/g0.forward/nodes.json"
+    inputs = {"mul": [], "mm": ["mul"], "exp": ["mm"], "mul_1": ["mul"], "sum_1": ["exp"]}
+    sources = {node["node"]: node["source"] for node in json.loads(path.read_text())["nodes"]}
+    nodes = [{"node": name, "inputs": read, "source": sources.get(name, f"{FILE}:13")} for name, read in inputs.items()]
+    path.write_text(json.dumps({"nodes": nodes}))
+    found = asked("--type", "fusion", "--node", "mul", "--node", "sum_1", capsys=capsys)
+    (launch,) = [
+        row["kernel"] for row in asked("--type", "kernels", "--node", "mm", capsys=capsys)["tables"]["kernels"]
+    ]
+    assert found["told"] == [f"library calls between them, over which nothing is fused: {launch}"]
+    assert asked("--type", "fusion", "--node", "mul", "--node", "mul_1", capsys=capsys)["told"][-1].startswith(
+        "not est"
+    )
+    rows = asked("--type", "fusion", capsys=capsys)["tables"]["decisions"]
+    assert {(row["first"], row["second"]): row["between"] for row in rows}["op0", "op2"] == launch
+    assert [row["between"] for row in rows if row["first"] == "op2"] == [None, None]
+
+
 def test_what_is_known_to_part_two_operations_is_the_reason(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A library's call, which one of them is; and the border of a graph."""
     told = asked("--type", "fusion", "--node", "mm", "--node", "exp_2", capsys=capsys)["told"]

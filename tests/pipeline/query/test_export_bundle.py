@@ -51,7 +51,8 @@ def test_the_archive_has_report_results_and_reproductions_without_the_machine(
     assert json.loads(capsys.readouterr().out) == {"run": str(run.relative_to(Path.cwd())), "archive": "time-nets.zip"}
     found = packed(Path("time-nets.zip"))
     assert {name.removeprefix("time-nets/") for name in found} == {
-        "summary.json", "manifest.json", "constrain/violations.csv", "kerneldiff/outputs.csv", "report/report.html",
+        "summary.json", "manifest.json", "constrain/violations.csv", "constrain/summary.csv",
+        "kerneldiff/outputs.csv", "report/report.html",
         "repros/a.py", "repros/a.kernel.txt", "run.log",
     }  # fmt: skip
     everything = "\n".join(found.values())
@@ -85,6 +86,7 @@ def test_it_is_fast_with_a_large_picture_and_can_be_read_where_it_is_unpacked(
         ["report", unpacked],
         ["report", unpacked, "--format", "sarif"],
         ["list", unpacked],
+        *(["analyze", unpacked, "--type", name] for name in ("summary", "constraints", "numerics")),
     ):
         assert cli.main([*map(str, words)]) == 0, capsys.readouterr().err
     (unpacked / "constrain" / "violations.csv").write_text("graph\n")

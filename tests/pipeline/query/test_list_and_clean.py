@@ -238,3 +238,21 @@ def test_a_sweep_goes_with_its_last_job(tmp_path: Path, monkeypatch: pytest.Monk
     assert names(sweep) == [".sweep.json", "0", "sweep.csv"]
     assert cli.main(["clean", "verdict=*", "--yes"]) == 0
     assert names(tmp_path / "outputs") == []
+
+
+def test_a_copy_keeps_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Runs are in the order in which they started, not in which their files were written."""
+    monkeypatch.chdir(tmp_path)
+    for name, minute in (("later", 2), ("earlier", 1)):
+        stored_result(tmp_path / "outputs/day" / name, summary={"run/started": f"2026-03-01T09:0{minute}:00+00:00"})
+    assert [Path(row["run"]).name for row in listed_rows(capsys)] == ["earlier", "later"]
+    assert cli.main(["show", "latest", "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["run"]["started"].endswith("09:02:00+00:00")
+
+
+def listed_rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
+    assert cli.main(["list", "--format", "json"]) == 0
+    rows: list[dict[str, str]] = json.loads(capsys.readouterr().out)
+    return rows

@@ -11,6 +11,7 @@ from typing import Any
 import dacite
 import pytest
 from junitparser import JUnitXml
+from markdown_it import MarkdownIt
 from model_explorer import graph_builder, node_data_builder
 from sarif_pydantic import Sarif
 from small_report import full, report
@@ -166,6 +167,12 @@ def test_markdown_says_what_the_report_says_first(page_run: Path, capsys: pytest
     assert text.count("\n| ") == len(data["contents"]) + 2 + len(data["violations"]["top_lines"])
     assert "| `net.py:7` | `y = x @ w` | 3 |" in text
     assert all(command in text for command in data["then"]) and text.count("<details>") == text.count("</details>")
+    tokens = MarkdownIt("commonmark").enable("table").parse(text)  # a reader that is not ours
+    titles = [tokens[place + 1].content for place, token in enumerate(tokens) if token.type == "heading_open"]
+    cells = [tokens[place + 1].content for place, token in enumerate(tokens) if token.type == "td_open"]
+    commands = [line for token in tokens if token.type == "fence" for line in token.content.splitlines()]
+    assert titles[0] == "bert on warn16, inductor: passed" and {*data["then"]} <= {*commands}
+    assert cells[(at := cells.index("`net.py:7`")) : at + 3] == ["`net.py:7`", "`y = x @ w`", "3"]
 
 
 def test_nothing_that_a_model_is_called_starts_something_in_markdown(
