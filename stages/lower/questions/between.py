@@ -1,6 +1,6 @@
 """Which library calls lie between two operations of a stored graph, so that no kernel can hold both."""
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.lowering import LaunchRecord
@@ -39,8 +39,8 @@ class Between:
         for above, below in ((first, second), (second, first)):
             last = max((self._place.get(name, -1) for name in below), default=-1)
             begin = min((self._place.get(name, last) for name in above), default=last)
-            reached = self._closure(above, self._users, ends, lambda at, last=last: at <= last)
-            leading = self._closure(below, self._inputs, ends, lambda at, begin=begin: at >= begin)
+            reached = self._closure(above, self._users, ends, range(last + 1))
+            leading = self._closure(below, self._inputs, ends, range(begin, len(self._place)))
             inside |= reached & leading | reached & {*below} | leading & {*above}
         between = sorted(inside, key=self._place.__getitem__)
         return list(dict.fromkeys(self._calls[name] for name in between if name in self._calls))
@@ -50,13 +50,13 @@ class Between:
         start: Iterable[str],
         edges: Mapping[str, Sequence[str]],
         ends: Collection[str],
-        within: Callable[[int], bool],
+        places: range,
     ) -> set[str]:
-        """What is reached from ``start`` by ``edges``, no further than to ``ends``, at places ``within`` a bound."""
+        """What is reached from ``start`` by ``edges``, no further than to ``ends``, at these places."""
         found, left = set[str](), list(start)
         while left:
             for name in edges.get(left.pop(), ()):
-                if name not in found and name in self._place and within(self._place[name]):
+                if name not in found and self._place.get(name) in places:
                     found.add(name)
                     left += [name] if name not in ends else []
         return found
