@@ -141,6 +141,7 @@ def _(reader: Reader) -> None:
 def _(reader: Reader) -> None:
     """Between the ReLU and the projection stands a library's call."""
     assert "library calls, which nothing is fused into:" in reader.told and "addmm" in reader.told
+    assert "library calls from one to the other, over which nothing is fused: extern_kernels." in reader.told
 
 
 @from_base("What is in this fused kernel?")

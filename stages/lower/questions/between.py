@@ -29,34 +29,30 @@ class Between:
         self._calls = {node: launch.launch for launch in launches if launch.kind == "extern" for node in launch.nodes}
 
     def calls(self, first: Collection[str], second: Collection[str]) -> list[str]:
-        """The launches on a path from one to the other that meets neither on its way, its ends included, in order.
+        """The launches on a way from one to the other, its ends included, in the graph's order.
 
         Args:
             first, second: names of post-grad nodes.
         """
         inside: set[str] = set()
-        ends = {*first, *second}
         for above, below in ((first, second), (second, first)):
             last = max((self._place.get(name, -1) for name in below), default=-1)
             begin = min((self._place.get(name, last) for name in above), default=last)
-            reached = self._closure(above, self._users, ends, range(last + 1))
-            leading = self._closure(below, self._inputs, ends, range(begin, len(self._place)))
+            reached = self._closure(above, self._users, below, range(last + 1))
+            leading = self._closure(below, self._inputs, above, range(begin, len(self._place)))
             inside |= reached & leading | reached & {*below} | leading & {*above}
         between = sorted(inside, key=self._place.__getitem__)
         return list(dict.fromkeys(self._calls[name] for name in between if name in self._calls))
 
     def _closure(
-        self,
-        start: Iterable[str],
-        edges: Mapping[str, Sequence[str]],
-        ends: Collection[str],
-        places: range,
+        self, start: Iterable[str], edges: Mapping[str, Sequence[str]], end: Collection[str], places: range
     ) -> set[str]:
-        """What is reached from ``start`` by ``edges``, no further than to ``ends``, at these places."""
+        """What is reached from ``start`` by ``edges`` at these places; what has come to ``end`` does not leave it."""
         found, left = set[str](), list(start)
         while left:
-            for name in edges.get(left.pop(), ()):
-                if name not in found and self._place.get(name) in places:
+            at = left.pop()
+            for name in edges.get(at, ()):
+                if name not in found and self._place.get(name) in places and (at not in end or name in end):
                     found.add(name)
-                    left += [name] if name not in ends else []
+                    left.append(name)
         return found
