@@ -64,7 +64,7 @@ def find_runs(root: Path, unlisted: Callable[[str], None] | None = None) -> list
 
 def runs_by_start(root: Path, unlisted: Callable[[str], None] | None = None) -> list[Path]:
     """As :func:`find_runs`, the one that was started first before the others, whatever it is called."""
-    return sorted(find_runs(root, unlisted), key=claimed)
+    return sorted(find_runs(root, unlisted), key=began)
 
 
 def _by_numbers(folder: Path) -> list[tuple[float, str]]:
@@ -100,15 +100,15 @@ def newest() -> Path:
             f"RUN: there is no run below {str(OUTPUTS)!r} here, of which the newest would be taken; valid: a run's "
             "folder.\nTry: inductor-debug list FOLDER"
         )
-    return max(runs, key=claimed)
+    return max(runs, key=began)
 
 
-def claimed(run: Path) -> float:
+def began(run: Path) -> float:
     """When a run started, in seconds since 1970: as its result tells, so that a copy keeps its place.
 
     Of a run without one when its owner's file, else its log, was written.
     """
-    with contextlib.suppress(OSError, DamagedError, TypeError, KeyError, ValueError):
+    with contextlib.suppress(OSError, DamagedError, TypeError, KeyError, ValueError, OverflowError):
         return datetime.fromisoformat(stored.read_json(run / SUMMARY, Any, run)["run"]["started"]).timestamp()
     for name in (OWNER, LOG):
         with contextlib.suppress(OSError):

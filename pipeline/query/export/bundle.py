@@ -17,9 +17,8 @@ from inductor_debug.stages.stored_run import StoredRun
 
 NAMES = (
     SUMMARY, CONFIGURATION_ERROR, LOG, files.REPORT_PAGE.path, files.REPORT.path, files.VIOLATIONS.path,
-    files.BY_RULE.path,
-    files.OUTPUTS.path, files.DIAGNOSIS.path, files.NODES.path, files.NOT_COMPILED.path, files.BISECTION.path,
-    files.MINIFIED.path,
+    files.BY_RULE.path, files.OUTPUTS.path, files.DIAGNOSIS.path, files.NODES.path, files.NOT_COMPILED.path,
+    files.BISECTION.path, files.MINIFIED.path,
 )  # fmt: skip
 """What goes with the reproductions, of what a run has. Weights, inputs and the machine's environment stay."""
 _TEXT = (".py", ".txt", ".json", ".csv", ".html", ".md", ".log")

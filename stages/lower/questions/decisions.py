@@ -67,7 +67,7 @@ def fusion(run: StoredRun, wanted: Wanted) -> Analysis:
         return Analysis([], tables)
     where = [{"graph": launch.graph, "kernel": launch.launch, "kind": launch.kind,
               "nodes": " ".join(launch.nodes)} for launch in kernels]  # fmt: skip
-    between = [call for graph in graphs for call in _parting(parted[graph], lines[graph], launches[graph], wanted)]
+    between = {graph: _parting(parted[graph], lines[graph], launches[graph], wanted) for graph in graphs}
     return Analysis(_told(rows, kernels, wanted, between), [*tables[1:], Table("kernels", KERNEL_COLUMNS, where)])
 
 
@@ -129,13 +129,15 @@ def _touches(launch: LaunchRecord, wanted: Wanted) -> bool:
     return lines or any(name in launch.nodes for name in wanted.nodes)
 
 
-def _told(rows: list[Row], kernels: Sequence[StoredLaunch], wanted: Wanted, between: Sequence[str]) -> list[str]:
+def _told(
+    rows: list[Row], kernels: Sequence[StoredLaunch], wanted: Wanted, between: Mapping[str, list[str]]
+) -> list[str]:
     """What the decisions come to, and what else stands between the two.
 
     Args:
         rows, kernels: decisions and launches of what is asked for.
         wanted: what is asked for.
-        between: library calls between the two.
+        between: graph → library calls between the two, told where no kernel of the graph has both.
     """
     told = []
     asked = [*wanted.lines, *wanted.nodes]
@@ -150,16 +152,18 @@ def _told(rows: list[Row], kernels: Sequence[StoredLaunch], wanted: Wanted, betw
     if library:
         calls = ", ".join(f"{name} ({counted(times, 'launch', 'launches')})" for name, times in library.items())
         told.append(f"library calls, which nothing is fused into: {calls}")
-    if between:
-        more = f" and {len(between) - _NAMED} more" if len(between) > _NAMED else ""
-        named = ", ".join(between[:_NAMED])
+    joined = {launch.graph for launch in generated}
+    parting = [call for graph, calls in between.items() if graph not in joined for call in calls]
+    if parting:
+        more = f" and {len(parting) - _NAMED} more" if len(parting) > _NAMED else ""
+        named = ", ".join(parting[:_NAMED])
         told.append(f"library calls from one to the other, over which nothing is fused: {named}{more}")
     alone = [[launch for launch in kernels if _touches(launch, _alone(wanted, index))] for index in range(len(asked))]
     graphs = [{launch.graph for launch in found} for found in alone]
     if len(asked) > 1 and all(graphs) and not set.intersection(*graphs):
         named = " and ".join(", ".join(sorted(each)) for each in graphs)
         told.append(f"they are of different graphs, {named}: nothing is fused over the border of a graph")
-    elif not (rows or between) and not any(
+    elif not (rows or parting) and not any(
         found and all(launch.kind == "extern" for launch in found) for found in alone
     ):
         told.append("not established: torch recorded no decision here; it does not consider each pair")

@@ -252,6 +252,18 @@ def test_a_copy_keeps_its_place(
     assert json.loads(capsys.readouterr().out)["run"]["started"].endswith("09:02:00+00:00")
 
 
+@pytest.mark.parametrize("started", ["0001-01-01T00:00:00", "soon", 7, None])
+def test_a_start_that_is_none_stops_nothing(
+    started: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = stored_result(tmp_path / "outputs/day/run")
+    summary = json.loads((run / "summary.json").read_text())
+    summary["run"]["started"] = started
+    (run / "summary.json").write_text(json.dumps(summary))
+    assert [Path(row["run"]).name for row in listed_rows(capsys)] == ["run"]
+
+
 def listed_rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
     assert cli.main(["list", "--format", "json"]) == 0
     rows: list[dict[str, str]] = json.loads(capsys.readouterr().out)
