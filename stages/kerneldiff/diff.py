@@ -103,7 +103,8 @@ def diff(
     check(config, settings)
     context = StageContext(settings, MemoryArtifacts(), {"case": case}, progress)
     make = maker_of(settings, backend)
-    return compared(context, config, standard_of(context, config, right=right), lambda: compile_case(case, make()))
+    standard = standard_of(context, config, right=right)
+    return compared(context, config, standard, lambda: compile_case(case, make()), last=True)
 
 
 def _cast(case: Case, dtype: torch.dtype | None) -> Case:
@@ -111,7 +112,12 @@ def _cast(case: Case, dtype: torch.dtype | None) -> Case:
 
 
 def compared(
-    context: StageContext, config: KernelDiffConfig, standard: Standard, compiled: Callable[[], CompiledCase]
+    context: StageContext,
+    config: KernelDiffConfig,
+    standard: Standard,
+    compiled: Callable[[], CompiledCase],
+    *,
+    last: bool = False,
 ) -> Comparison:
     """Run one test side and judge it; the standard is left as it was, so that many can be judged by it.
 
@@ -122,6 +128,7 @@ def compared(
         config: the stage's options.
         standard: the reference and gold, from :func:`~stages.kerneldiff.standard.standard_of`.
         compiled: gives the test side.
+        last: no other test side is judged by this gold, nor is it stored: it is given up once nothing failed.
     """
     if standard.foreign:
         return Comparison("not_established", f"not_established: {standard.foreign}")
@@ -140,7 +147,7 @@ def compared(
         if test.error:
             return _raised("test", test)
         execution = made[0].watch.execution()
-        comparison = _Comparing(context, config, standard, made[0], test).comparison()
+        comparison = _Comparing(context, config, standard, made[0], test, last=last).comparison()
         return _with_execution(comparison, with_operations(execution, standard.case, made[0]))
 
 
@@ -171,8 +178,10 @@ class _Comparing:
         compiled: CompiledCase,
         test: sides.Side,
         storage: StorageAlone | None = None,
+        *,
+        last: bool = False,
     ) -> None:
-        self.context, self.config, self.compiled = context, config, compiled
+        self.context, self.config, self.compiled, self.last = context, config, compiled, last
         self.storage = storage or StorageAlone(compiled.adapter)
         self.standard, self.first = standard, dataclasses.replace(test)
         self.case, self.origin, self.test = standard.case, standard.origin, test
@@ -195,6 +204,9 @@ class _Comparing:
         done.changes[:0] = extra.changes
         notes = self._notes(evidence, difference.rows, done.notes, extra.note)
         first_failed = bool(difference.failed)
+        if self.last and not first_failed and not self.config.sensitivity:
+            self.gold.leaves = evidence.gold.leaves = {}
+            self.standard.give_up_gold()
         drawn = self._further_draws(difference.rows, first_failed)
         calls = [1] * min(row.run for row in difference.failed) if first_failed else drawn.failing
         difference.rows += drawn.rows

@@ -25,7 +25,6 @@ from inductor_debug.stages.numerics.comparison import KernelDiff
 from inductor_debug.stages.numerics.records import TensorComparison, raised
 from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.sides import running as sides
-from inductor_debug.stages.sides.gold import gold_side
 from inductor_debug.stages.sides.held import Held
 
 LEAST, MOST = 3, 16
@@ -209,7 +208,7 @@ def further_draws(
     Args:
         context: of the stage.
         numbers: of the draws, without the first.
-        standard: of the first draw; left as it is.
+        standard: of the first draw; left as it is, but that gold is brought back where it is needed.
         compiled: the test side's module, compiled.
         first: the test side on the first draw.
         rows: of the first draw, reviewed.
@@ -246,8 +245,7 @@ def further_draws(
             else:
                 held = Held(number, reference, test)
                 if not accepted.covers(reference, test):
-                    gold = gold_side(mine, wanted=bool(standard.gold.leaves), drew=reference.drew and own is mine)
-                    found.judge(number, judge(Standard(mine, reference, gold, own), test))
+                    found.judge(number, judge(standard.with_gold(mine, own, reference), test))
         found.count += number <= ORDINARY
         found.special += ORDINARY < number <= EMPTY
         if number > EMPTY:
@@ -259,6 +257,7 @@ def further_draws(
     if again.error:
         found.add(1, [raised("output", "all", "the test side", again.error)], again=True)
     elif not sides.gave_again(first, again) and not accepted.covers(standard.reference, again):
+        standard.bring_gold_back()
         found.judge(1, judge(standard, again), again=True)
     return found
 

@@ -34,7 +34,7 @@ from inductor_debug.stages.localize.mended import Judged
 from inductor_debug.stages.numerics.records import TensorComparison
 from inductor_debug.stages.numerics.verdict import FAILING
 from inductor_debug.stages.sides.baseline import Baseline
-from inductor_debug.stages.sides.baseline_store import store
+from inductor_debug.stages.sides.baseline_store import refusal, store
 from inductor_debug.stages.sides.running import Leaves
 
 log = logging.getLogger(__name__)
@@ -73,13 +73,17 @@ class KernelDiffStage(Stage):
         """
         baseline = self._open(context)
         standard = standard_of(context, self.config, baseline)
-        comparison = compared(context, self.config, standard, lambda: compiled_case(context))
+        unstored = self._unstored(context, standard)
+        last = bool(unstored)
+        comparison = compared(context, self.config, standard, lambda: compiled_case(context), last=last)
         artifacts = {files.COMPARISON_OPTIONS.path: self.config, **self._pictures(comparison)}
         if baseline is not None:
             origin, note = baseline.origin, f"not stored: it is in {baseline.run}"
         else:
-            stored, note = self._stored(context, standard, again=comparison.verdict in FAILING)
-            artifacts |= stored
+            note = unstored
+            if not unstored:
+                stored, note = self._stored(context, standard, again=comparison.verdict in FAILING)
+                artifacts |= stored
             log.info("kerneldiff: the reference is %s", note)
             origin = "run here"
         # last of what uses the device: a kernel may break it for the rest of the process
@@ -92,17 +96,23 @@ class KernelDiffStage(Stage):
         self.baseline = self.baseline or opened_baseline(context, self.config)
         return self.baseline
 
+    def _unstored(self, context: StageContext, standard: Standard) -> str:
+        """Why the reference is not stored; empty where nothing speaks against it yet."""
+        if standard.reference.error:
+            return "not stored: the reference raised"
+        if self.config.store_baseline is False:
+            return "not stored: stages.kerneldiff.store_baseline=false"
+        if self.config.draw > 1:
+            return "not stored: it is of another draw of the inputs than the model's own"
+        if self.baseline is not None:
+            return ""
+        return refusal(standard.case, standard.reference, standard.gold, forced=bool(self.config.store_baseline))
+
     def _stored(self, context: StageContext, standard: Standard, *, again: bool) -> tuple[dict[str, Any], str]:
         """The reference as files for another run, and what became of it in words; ``again``: it is compared with more.
 
         What is stored is given up, see :func:`stages.sides.baseline_store.store`.
         """
-        if standard.reference.error:
-            return {}, "not stored: the reference raised"
-        if self.config.store_baseline is False:
-            return {}, "not stored: stages.kerneldiff.store_baseline=false"
-        if self.config.draw > 1:
-            return {}, "not stored: it is of another draw of the inputs than the model's own"
         ran = standard.reference, standard.gold
         given = [dataclasses.replace(side) for side in ran] if again else ran
         floors = None if standard.noise is None else standard.noise.floors

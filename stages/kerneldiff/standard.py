@@ -1,5 +1,6 @@
 """What a test side is judged by: the reference and gold, run here, or those of a stored run."""
 
+import dataclasses
 from dataclasses import dataclass
 
 from inductor_debug.models.case import Case
@@ -23,6 +24,8 @@ class Standard:
         origin: the case that gave the reference, or the baseline that holds it.
         foreign: why a baseline is no reference of this case; else empty.
         noise: of runs that round otherwise, where they are to be stored or a baseline holds them.
+        ideal: the case that gold ran in float64; None where no gold was run here.
+        given_up: gold was, and is made anew when it is asked for again.
     """
 
     case: Case
@@ -31,11 +34,38 @@ class Standard:
     origin: Case | Baseline
     foreign: str = ""
     noise: KeptNoise | None = None
+    ideal: Case | None = None
+    given_up: bool = False
 
     @property
     def others(self) -> list[Case]:
         """The reference's case, where its inputs are others than the test side's."""
         return [self.origin] if isinstance(self.origin, Case) and self.origin.module is not self.case.module else []
+
+    def with_gold(self, case: Case, origin: Case, reference: sides.Side) -> "Standard":
+        """The same of other inputs, which the cases hold now; gold is run where there is one of the first ones.
+
+        Args:
+            case: what the test side runs.
+            origin: what gave the reference; ``case`` itself where that runs the same.
+            reference: as it ran.
+        """
+        ideal = origin if self.ideal is self.origin else case
+        drew = reference.drew and origin is ideal
+        gold = gold_side(ideal, wanted=bool(self.gold.leaves) or self.given_up, drew=drew)
+        return Standard(case, reference, gold, origin, ideal=ideal)
+
+    def give_up_gold(self) -> None:
+        """Let go of gold's results: of a training step in float64 they take twice the weights' memory."""
+        if self.gold.leaves and self.ideal is not None:
+            self.gold, self.given_up = dataclasses.replace(self.gold, leaves={}), True
+
+    def bring_gold_back(self) -> None:
+        """Run gold again, if it was given up; the cases hold the inputs of the reference."""
+        if self.given_up:
+            assert isinstance(self.origin, Case)
+            self.gold = self.with_gold(self.case, self.origin, self.reference).gold
+            self.given_up = False
 
 
 def standard_of(
@@ -64,7 +94,7 @@ def standard_of(
         noise = None
         if config.store_baseline and config.draw == 1 and gold.leaves and context.settings.reference.uncompiled:
             noise = KeptNoise.measured(base, reference.leaves, gold.leaves, config, context.progress)
-        return Standard(context.case, reference, gold, base, noise=noise)
+        return Standard(context.case, reference, gold, base, noise=noise, ideal=ideal)
 
 
 def _stored(context: StageContext, config: KernelDiffConfig, baseline: Baseline, floor_decides: bool) -> Standard:

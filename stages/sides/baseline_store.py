@@ -11,6 +11,7 @@ from inductor_debug.models.case import Case
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.baseline import (
     About,
+    AnyLeaf,
     AnyNoise,
     BaselineFile,
     BaselineReference,
@@ -38,6 +39,24 @@ Floors = tuple[list[AnyNoise], dict[str, torch.Tensor]]
 """What runs that round otherwise showed of each tensor, and the jumps at each element, by ``kind/path``."""
 
 
+def refusal(case: Case, reference: sides.Side, gold: sides.Side, *, forced: bool) -> str:
+    """Why a baseline of these is not stored, in one line; empty where nothing speaks against it.
+
+    Args:
+        case: the reference's.
+        reference, gold: as they ran.
+        forced: store more than :data:`LIMIT` too.
+    """
+    try:
+        taken = sum(packing.size(tensors) for _, tensors in _packed(case, reference, gold).values())
+    except packing.CannotStore as error:
+        return f"not stored: {error}, which can't be stored"
+    if taken <= LIMIT or forced:
+        return ""
+    cure = "stages.kerneldiff.store_baseline=true stores it"
+    return f"not stored: it takes {taken:,} bytes, more than {LIMIT:,}; {cure}"
+
+
 def store(
     settings: Settings,
     case: Case,
@@ -47,7 +66,7 @@ def store(
     forced: bool,
     floors: Floors | None = None,
 ) -> tuple[dict[str, Any], str]:
-    """The artifacts of a baseline, and one line: that it is stored, or why it is not.
+    """The artifacts of a baseline that is not refused (:func:`refusal`), and one line: it is stored, or why it is not.
 
     The leaves of both sides are given up as they are serialised, so that one file's content at most is held twice.
 
@@ -56,20 +75,12 @@ def store(
         case: the reference's.
         reference: as it ran: neither rounded nor stripped of changed buffers.
         gold: empty where there is none.
-        forced: store more than :data:`LIMIT` too, and the weights.
+        forced: store the weights too.
         floors: stored too.
     """
-    parts = {
-        "inputs": {"input": dict(case.named_inputs())},
-        "reference": reference.leaves,
-        "gold": gold.leaves,
-    }
     try:
-        packed = {name: packing.pack(leaves) for name, leaves in parts.items()}
+        packed = _packed(case, reference, gold)
         taken = sum(packing.size(tensors) for _, tensors in packed.values())
-        if taken > LIMIT and not forced:
-            cure = "stages.kerneldiff.store_baseline=true stores it"
-            return {}, f"not stored: it takes {taken:,} bytes, more than {LIMIT:,}; {cure}"
         weights, inputs = fingerprint.weights(case), fingerprint.inputs(case)
     except packing.CannotStore as error:
         return {}, f"not stored: {error}, which can't be stored"
@@ -77,7 +88,6 @@ def store(
         side.leaves = {}
     records = {name: records for name, (records, _) in packed.items()}
     artifacts: dict[str, Any] = {}
-    del parts
     if forced:
         packed["weights"] = [], fingerprint.stored_weights(case)
         taken += packing.size(packed["weights"][1])
@@ -109,6 +119,18 @@ def store(
     artifacts[files.BASELINE.path] = jsonable(about) | {"sha256": digest(jsonable(about))}
     told = ", with the noise of runs that round otherwise" if about.floors else ""
     return artifacts, f"stored: {taken:,} bytes in {FOLDER}, {'with' if forced else 'without'} the weights{told}"
+
+
+def _packed(
+    case: Case, reference: sides.Side, gold: sides.Side
+) -> dict[str, tuple[list[AnyLeaf], dict[str, torch.Tensor]]]:
+    """What each file holds, as records and tensors."""
+    parts = {
+        "inputs": {"input": dict(case.named_inputs())},
+        "reference": reference.leaves,
+        "gold": gold.leaves,
+    }
+    return {name: packing.pack(leaves) for name, leaves in parts.items()}
 
 
 def digest(content: Any) -> str:

@@ -1,5 +1,6 @@
 """The comparison as a function: its verdicts, what it leaves as it was, and which runs it pays for."""
 
+import gc
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -76,6 +77,38 @@ def test_a_module_that_is_wrong_itself_is_told_by_one_that_is_right() -> None:
     module.__class__ = Wrong
     assert diff(module.eval(), args, backend="aot_eager").verdict == "exact"
     assert diff(module.eval(), args, backend="aot_eager", reference=right.eval()).verdict == "defect"
+
+
+def test_a_module_that_is_wrong_itself_for_other_inputs_is_told_by_one_that_is_right() -> None:
+    class Right(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.sin(x) * 3
+
+    class Wrong(Right):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * torch.where(x[0, 0] == -1, 1.0, 1.001)
+
+    x = torch.randn(8, 8)
+    x[0, 0] = -1.0  # the first draw is right
+    found = diff(Wrong(), (x,), backend="aot_eager", reference=Right())
+    assert found.verdict == "defect" and found.draw > 1, found.message
+
+
+@pytest.mark.parametrize("last", [True, False])
+def test_gold_is_let_go_of_where_nothing_needs_it_after_the_first_draw(last: bool) -> None:
+    module, args = net()
+    golds: list[int] = []
+
+    def told(text: str) -> None:
+        if text.startswith("draw 2"):
+            gc.collect()
+            held = [item for item in gc.get_objects() if type(item) is torch.Tensor and item.dtype == torch.float64]
+            golds.append(sum(tensor.shape == parameter.shape for tensor in held for parameter in module.parameters()))
+
+    options = {} if last else {"sensitivity": True}
+    found = diff(module.train(), args, backend="aot_eager", mode="training", draws=2, progress=told, **options)
+    assert not found.failed and len(golds) == 1
+    assert (golds[0] == 0) == last
 
 
 def test_a_side_that_raises_is_not_established() -> None:

@@ -130,6 +130,7 @@ def test_the_first_draw_is_called_again_at_the_end() -> None:
 
     found = judged(fifth, draws=3)
     assert [row.path for row in found.failed] == ["output (draw 1 again)"]
+    assert found.failed[0].floor_rms, "gold was brought back"
 
 
 def test_results_that_a_later_call_overwrites_are_told_at_their_draw() -> None:
