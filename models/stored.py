@@ -17,6 +17,7 @@ import csv
 import errno
 import io
 import json
+import logging
 import math
 import os
 import re
@@ -31,6 +32,8 @@ from inductor_debug.models.errors import ConfigurationError, DamagedError
 from inductor_debug.models.shapes import Mismatch, reader
 from inductor_debug.models.visible import visible
 from inductor_debug.models.yaml_limits import DEPTH, loader, refuse
+
+log = logging.getLogger(__name__)
 
 MIB = 2**20
 LIMITS = {"json": 128 * MIB, "csv": 128 * MIB, "yaml": MIB, "text": 128 * MIB}
@@ -69,6 +72,7 @@ def read_bytes(path: Path, kind: str = "text", root: Path | None = None) -> byte
             size = max(about.st_size, len(content))
             if size > LIMITS[kind]:
                 raise _damage(path, f"has {size:,} bytes", f"at most {LIMITS[kind]:,} ({kind})")
+            log.debug("read %s: %d bytes", visible(str(path)), size)
             return content
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):

@@ -1,6 +1,7 @@
 """``inductor-debug``: ``run`` is ``python -m pipeline`` from any directory; the rest reads stored runs."""
 
 import os
+import shlex
 import sys
 from collections.abc import Sequence
 
@@ -8,7 +9,7 @@ from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline import completion
 from inductor_debug.pipeline.command_line import checking, keeping, reading, running
 from inductor_debug.pipeline.command_line.app import app, in_order, own_flags
-from inductor_debug.pipeline.loudness import of_one_command
+from inductor_debug.pipeline.loudness import QUIET_FLAGS, VERBOSE_FLAGS, of_one_command
 from inductor_debug.pipeline.run.commands import entry
 from inductor_debug.pipeline.streams import steady_streams
 from inductor_debug.pipeline.terminal import tell_error
@@ -56,7 +57,13 @@ def _main(arguments: list[str]) -> int:
             raise  # not one of the command line parser's own
         said = " ".join(error.format_message().split()).replace(" Value error,", "").rstrip(".")
         commands = in_order(each.name or "" for each in app.registered_commands)
-        if command and command[0] in commands:
+        ours = (*QUIET_FLAGS, *VERBOSE_FLAGS)
+        behind = next((word for word in said.split() if word in ours), None)
+        if command and behind is not None:
+            rest = shlex.join(word for word in arguments if word not in ours)
+            tell_error(f"command line: got {behind} behind the command; valid: before it.\n"
+                       f"Try: inductor-debug {behind} {rest}")  # fmt: skip
+        elif command and command[0] in commands:
             tell_error(f"{command[0]}: {said}.\nTry: inductor-debug {command[0]} --help")
         else:
             tell_error(f"command line: {said}; valid commands: {', '.join(commands)}.\nTry: inductor-debug --help")

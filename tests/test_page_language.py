@@ -1,4 +1,4 @@
-"""README, tutorial and how-to pages are short: sentences of 30 words, paragraphs of five sentences."""
+"""README, CONTRIBUTING, tutorial and how-to pages are short: sentences of 30 words, paragraphs of five sentences."""
 
 import re
 from collections.abc import Iterator
@@ -9,7 +9,8 @@ from markdown_it import MarkdownIt
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-GUIDES = [ROOT / "README.md", *sorted(DOCS.glob("tutorial/*.md")), *sorted(DOCS.glob("how-to/*.md"))]
+GUIDES = [*(ROOT / name for name in ("README.md", "CONTRIBUTING.md")), *sorted(DOCS.glob("tutorial/*.md")),
+          *sorted(DOCS.glob("how-to/*.md"))]  # fmt: skip
 WORDS, SENTENCES, LINES = 30, 5, 150
 _ABBREVIATED = re.compile(r"\b(e\.g|i\.e|vs|etc|No|Fig)\.")
 

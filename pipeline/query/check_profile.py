@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -181,6 +181,11 @@ def _changes(overrides: Sequence[str]) -> dict[str, Any]:
 
     found: Any = OmegaConf.create()
     for override in overrides:
+        key, _, value = override.removeprefix("accel.").partition("=")
+        name, dot, below = key.partition(".")
+        known = [item.name for item in fields(AccelConfig)]
+        if name not in known:
+            raise invalid_choice("accel", name, known, where=override, example=f"accel.{{}}{dot}{below}={value}")
         try:
             found = OmegaConf.merge(found, OmegaConf.from_dotlist([override.removeprefix("accel.")]))
         except YAMLError as error:

@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
-from inductor_debug.models.errors import ConfigurationError, closest_first
+from inductor_debug.models.errors import ConfigurationError, closest_first, nearest
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.live import tracked
 from inductor_debug.stages.formatting import counted
@@ -51,8 +51,10 @@ class Asked:
             key, _, value = word.partition("=")
             if key not in FILTERS:
                 near = closest_first(key, FILTERS)
+                meant = nearest(key, FILTERS)
+                again = f"{command} {meant}={value or 'PATTERN'}" if meant else f"{command} --help"
                 raise ConfigurationError("no such column", key=key, valid=", ".join(near),
-                                         hint=f"inductor-debug {command} {near[0]}={value or 'PATTERN'}")  # fmt: skip
+                                         hint=f"inductor-debug {again}")  # fmt: skip
             given = [*patterns.get(key, []), *value.split(",")]
             if key in patterns or not all(given):
                 one = ",".join(filter(None, given)) or "PATTERN"

@@ -13,6 +13,7 @@ from inductor_debug.pipeline.config.imports import arrange_path
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.names import SUMMARY
+from inductor_debug.pipeline.directory.summary import PASSED
 from inductor_debug.pipeline.live import working
 from inductor_debug.pipeline.query import open_run, trust
 from inductor_debug.pipeline.query.handover.bug_report import bug_report
@@ -169,13 +170,23 @@ def chosen(found: Sequence[StoredRepro], asked: Asked) -> StoredRepro:
         return min(named, key=_rank)
     shown = visible(str(asked.folder))
     if not found:
-        raise UserError("no script was left there", key=shown, valid="a run with reproductions",
-                        hint="inductor-debug list")  # fmt: skip
+        raise UserError(f"no script was left there{_why_none(asked.folder)}", key=shown,
+                        valid="a run with reproductions", hint="inductor-debug list verdict=failed")  # fmt: skip
     several = f"which {len(named)} scripts have" if named else "which no script has"
     got = f"{asked.name!r}, {several}" if asked.name else "no name"
     valid = ", ".join(dict.fromkeys(visible(item.found_in if asked.name and named else item.name)
                                     for item in named or found))  # fmt: skip
     raise UserError(f"got {visible(got)}", key="NAME", valid=valid, hint=f"inductor-debug repro {shown}")
+
+
+def _why_none(folder: Path) -> str:
+    """What a run's stages say, where one run alone was asked for and none of its stages left a script."""
+    found = store.existing(folder)
+    if not StoredFolder(found).has(SUMMARY):
+        return ""
+    stages = open_run(found).head.stages
+    ended = "; ".join(f"{stage.name} {stage.status}" for stage in stages if stage.status != PASSED)
+    return f": {ended or 'each stage passed'}"
 
 
 def _rank(item: StoredRepro) -> tuple[bool, int]:
@@ -223,7 +234,7 @@ def _show(asked: Asked, found: Sequence[StoredRepro], picked: StoredRepro | None
         columns, rows = (COLUMNS, listed(found)) if one_run else (GROUPED, grouped(found))
         print_table(columns, rows)
         if not found:
-            say("no script: nothing of these runs left a reproduction")
+            say(f"no script was left there{_why_none(asked.folder)}")
     if picked is not None:
         _print_text(picked.text)
 

@@ -64,6 +64,13 @@ def inference_run(made_once: Callable[..., Finished]) -> Finished:
 
 
 @pytest.fixture(scope="session")
+def broken_run(made_once: Callable[..., Finished]) -> Finished:
+    """All that commands ask of a stored run: a fault that is planted, its script, violations, times and a profile."""
+    planted = "backend.inductor.cpp.inject_relu_bug_TESTING_ONLY=accuracy"
+    return made_once("broken", *SMALL, *QUICK, "accel=warn16", planted, "+stages=profile")
+
+
+@pytest.fixture(scope="session")
 def training_run(made_once: Callable[..., Finished]) -> Finished:
     """All six stages on the small model in training."""
     return made_once("training", *SMALL, *QUICK, "accel=warn16", "mode=training")

@@ -1,7 +1,8 @@
 """The commands of README and docs, and the files that these pages have a reader write.
 
-A command is a line of an ``sh`` block. A comment behind it may say ``exit code N``: else it ends with 0. A file is a
-block that begins with ``# PATH``, or one of YAML below a paragraph that names ``PATH.yaml``.
+A command is a line of an ``sh`` block, a step of a CI's YAML, or a command with its arguments within a sentence. A
+comment behind it may say ``exit code N``: else it ends with 0. A file is a block that begins with ``# PATH``, or one of
+YAML below a paragraph that names ``PATH.yaml``.
 """
 
 import itertools
@@ -81,6 +82,20 @@ def commands(page: Path) -> list[Command]:
                 code = re.search(r"exit code (\d+)", comment)
                 found.append(Command(str(page.relative_to(ROOT)), text.strip(), int(code[1]) if code else 0, block))
     return found
+
+
+def within_sentences(page: Path) -> list[Command]:
+    """Commands that a page names within a sentence or a table, without placeholders but :data:`STORED`.
+
+    Those of the vendor's package have a test of their own (:mod:`test_vendor_package`)."""
+    tokens = MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8"))
+    texts = [part.content.strip() for token in tokens for part in token.children or () if part.type == "code_inline"]
+    steps = [token.content for token in tokens if token.type == "fence" and token.info.strip() == "yaml"]
+    texts += [text.strip() for step in steps for text in re.findall(r"^- run: (.*?)(?: \|\| .*)?$", step, re.MULTILINE)]
+    texts = [text.partition(" | ")[0] for text in texts]
+    found = [text for text in texts if re.match(r"(python -m pipeline|inductor-debug( -\w)? \w+) ", f"{text} ")]
+    placeholder = re.compile(r"=[A-Z]+\b|\b[A-Z]+=|…|\.\.\.|NAME|FORMAT|FILE|COMMAND|=acme\b|^inductor-debug \w+$")
+    return [Command(str(page.relative_to(ROOT)), text, 0, -1) for text in found if not placeholder.search(text)]
 
 
 def write_files(page: Path, folder: Path) -> None:

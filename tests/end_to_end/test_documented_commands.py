@@ -7,19 +7,18 @@ What reads a stored run is typed here too, on a small run. The cookbook's answer
 import itertools
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 import torch
-from command_line import QUICK, SMALL, Finished
+from command_line import Finished
 from cookbook_page import PIPELINE, read_page
-from documented_commands import COMMANDS, PAGES, ROOT, STORED, Command, commands, write_files
-from markdown_it import MarkdownIt
+from documented_commands import COMMANDS, PAGES, ROOT, STORED, Command, commands, within_sentences, write_files
 
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.directory import store
@@ -39,13 +38,6 @@ READING = [command for command in COMMANDS if command.words[0] == "inductor-debu
 WAIT_S = 3000
 
 
-@pytest.fixture(scope="session")
-def broken_run(made_once: Callable[..., Finished]) -> Finished:
-    """All that commands ask of a stored run: a fault that is planted, its script, violations, times and a profile."""
-    planted = "backend.inductor.cpp.inject_relu_bug_TESTING_ONLY=accuracy"
-    return made_once("broken", *SMALL, *QUICK, "accel=warn16", planted, "+stages=profile")
-
-
 def test_there_is_no_other_kind_of_command() -> None:
     """Each is one of those tested below, or runs a script that a run left."""
     left = [str(command) for command in COMMANDS if command not in [*RUNS, *SCRIPTS, *MAKE, *READING]]
@@ -54,9 +46,13 @@ def test_there_is_no_other_kind_of_command() -> None:
 
 
 @pytest.mark.parametrize("command", MAKE, ids=str)
-def test_a_target_is_the_makefile_s(command: Command) -> None:
-    targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    assert command.words[1] in targets
+def test_make_knows_what_to_do(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a dry run: the run that it would make composes."""
+    monkeypatch.chdir(ROOT)
+    done = subprocess.run(["make", "--dry-run", *command.words[1:]], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    *_, last = done.stdout.splitlines()
+    assert command_line.main(["--cfg", "job", *last.partition(" run ")[2].split()]) == 0
 
 
 def lacks_launcher(command: Command) -> bool:
@@ -85,18 +81,8 @@ def test_every_run_of_a_page_composes(
                 assert command_line.main(["--cfg", "job", *words]) == 0, f"{command}\n{capsys.readouterr().err}"
 
 
-def within_sentences(page: Path) -> list[Command]:
-    """Runs that a page names within a sentence or a table, without placeholders.
-
-    Those of the vendor's package have a test of their own (:mod:`test_vendor_package`)."""
-    parts = (part for token in MarkdownIt("commonmark").enable("table").parse(page.read_text(encoding="utf-8"))
-             for part in token.children or () if part.type == "code_inline")  # fmt: skip
-    found = (Command(str(page.relative_to(ROOT)), part.content.strip(), 0, -1) for part in parts
-             if re.match(r"python -m pipeline |inductor-debug run ", part.content))  # fmt: skip
-    return [command for command in found if not re.search(r"=[A-Z]+\b|\b[A-Z]+=|…|\.\.\.|NAME|=acme\b", command.text)]
-
-
-@pytest.mark.parametrize("page", [page for page in PAGES if within_sentences(page)], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", [page for page in PAGES if any(each.overrides for each in within_sentences(page))],
+                         ids=lambda page: page.stem)  # fmt: skip
 def test_every_run_within_a_sentence_composes(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,8 +91,9 @@ def test_every_run_within_a_sentence_composes(
     for shown in (page, *PAGES):
         write_files(shown, tmp_path)
     for command in within_sentences(page):
-        if "--help" not in command.words and not lacks_launcher(command):
+        if command.overrides and "--help" not in command.words and not lacks_launcher(command):
             for words in command.jobs():
+                words = [word.replace("my_chip", "inductor") for word in words]
                 assert command_line.main(["--cfg", "job", *words]) == 0, f"{command}\n{capsys.readouterr().err}"
 
 
@@ -127,7 +114,13 @@ def answered(words: list[str]) -> list[str]:
     return [*words[:place], *(["--yes"] if asks else []), *words[place:]]
 
 
-@pytest.mark.parametrize("command", [each for each in READING if each.page != COOKBOOK], ids=str)
+ASKED = [command for page in PAGES for command in within_sentences(page) if command.overrides is None]
+"""Commands within sentences that read a stored run."""
+
+
+@pytest.mark.parametrize(
+    "command", [*(each for each in READING if each.page != COOKBOOK), *dict.fromkeys(ASKED)], ids=str
+)
 def test_a_stored_run_answers(
     command: Command,
     broken_run: Finished,
@@ -137,12 +130,14 @@ def test_a_stored_run_answers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """On small runs. What a page says of the exit code is of its own model."""
-    if command.words[1] in ("rerun", "minify"):
+    if {"rerun", "minify"} & set(command.words):
         pytest.skip("it runs a model: tests/pipeline/query and `make test-full` do")
     for made, name in ((inference_run, "0"), (broken_run, "1")):
         shutil.copytree(made.directory, tmp_path / "outputs/tour" / name)
     write_files(ROOT / command.page, tmp_path)
     (tmp_path / "limits.yaml").touch()
+    for name, made in (("accepted", inference_run), ("new", broken_run)):
+        shutil.copytree(made.directory, tmp_path / name / "0")
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     runs = [str(run.relative_to(tmp_path)) for run in store.find_runs(tmp_path / "outputs")]
@@ -152,6 +147,34 @@ def test_a_stored_run_answers(
     words = answered(words)
     judging = words[0] in ("compare", "check", "repro", "doctor")  # 1: worse, misfit, not shown, not well
     assert cli.main(words) in ((0, 1) if judging else (0,)), capsys.readouterr().err
+
+
+def test_a_script_that_a_run_left_shows_its_failure(broken_run: Finished, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the page on run directories types it, in a run's folder."""
+    (script,) = {str(path.relative_to(broken_run.directory)) for path in broken_run.directory.glob("repros/*.py")}
+    typed_there = [command for command in COMMANDS if command.text.startswith("python repros/")]
+    for command in typed_there:
+        words = [script if word.startswith("repros/") else word for word in command.words[1:]]
+        done = subprocess.run([sys.executable, *words], cwd=broken_run.directory, capture_output=True, text=True)
+        assert done.returncode == command.code, f"{command}\n{done.stdout}{done.stderr}"
+    assert typed_there
+
+
+CHANGES = re.compile(r"^\| [^|]*\| `(python -m pipeline [^`]*)` \| [^|]*\| (fits|\d+)", re.MULTILINE)
+"""In a case study's table of changes: the command, and how many findings are left."""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(WAIT_S)
+@pytest.mark.parametrize(("text", "left"), [found for page in PAGES for found in CHANGES.findall(page.read_text())])
+def test_a_change_leaves_as_many_findings_as_a_page_says(text: str, left: str, tmp_path: Path) -> None:
+    _, _, _, *overrides = shlex.split(text)
+    words = [sys.executable, "-m", "inductor_debug", "run", *overrides, "hydra.run.dir=run"]
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    done = subprocess.run(words, cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert done.returncode in (0, 1), done.stdout + done.stderr
+    found = store.read_summary(tmp_path / "run")["violations"]
+    assert int(left.replace("fits", "0")) in (found["total"], *found["by_rule"].values())
 
 
 def on_gpu(command: Command) -> bool:

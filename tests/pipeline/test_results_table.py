@@ -58,6 +58,11 @@ def test_the_table_has_the_worst_of_all_tensors_and_says_what_is_not_established
     assert lines[-2:] == ["| strict16 | 2 (100 % of operations, 100 % of FLOPs) |", "| nvidia_tensor_core | fits |"]
 
 
+def test_the_readme_has_the_figures_of_the_page(results_table) -> None:
+    made = results_table.readme(results_table.PAGE.read_text(encoding="utf-8"))
+    assert made in (results_table.PAGE.parents[2] / "README.md").read_text(encoding="utf-8"), made
+
+
 def test_a_sweep_that_is_not_done_is_refused(
     results_table, run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -142,7 +142,29 @@ def test_a_command_that_takes_no_run_starts_logging_on_standard_error_with_verbo
     for words, told in ((["-v"], "[inductor_debug.any][DEBUG] - a detail\n"), ([], "")):
         done = subprocess.run([sys.executable, "-c", program, *words], cwd=outputs, env=environment(),
                               capture_output=True, text=True)  # fmt: skip
-        assert done.stderr == told and "detail" not in done.stdout
+        assert done.stderr.endswith(told) and bool(done.stderr) == bool(told) and "detail" not in done.stdout
+
+
+def test_verbose_tells_which_files_a_command_read(outputs: Path) -> None:
+    told = piped(["-v", "list"], outputs, environment()).stderr.splitlines()
+    size = (outputs / "outputs" / NAME / "summary.json").stat().st_size
+    assert f"[inductor_debug.models.stored][DEBUG] - read outputs/{NAME}/summary.json: {size} bytes" in told
+    assert piped(["list"], outputs, environment()).stderr == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        (["list", "-q"], "-q list"),
+        (["-q", "list", "-v"], "-v list"),
+        (["show", "--verbose", "x y"], "--verbose show 'x y'"),
+    ],
+)
+def test_a_flag_of_all_commands_behind_one_is_told_its_place(outputs: Path, words: list[str], again: str) -> None:
+    done = piped(words, outputs, environment())
+    assert done.returncode == 2 and done.stderr.endswith(
+        f"behind the command; valid: before it.\nTry: inductor-debug {again}\n"
+    )
 
 
 def test_a_number_is_read_and_not_decoded() -> None:

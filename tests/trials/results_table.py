@@ -3,12 +3,13 @@
 A SWEEP is what ``python -m pipeline --multirun model=bert,resnet18,ssm accel=warn16`` leaves, in one dtype or several.
 Each model's capture in the first dtype is held to every profile of ``conf/accel`` but ``mock`` and the ``warn…`` ones,
 whose rules the ``strict…`` ones have. It prints Markdown: the answers to each question by model, then the fit by
-profile. Nothing runs again.
+profile. Nothing runs again. ``--readme`` prints the README's table instead, which is an extract of that page.
 """
 
 import argparse
 import csv
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,11 +144,73 @@ def table(runs: dict[tuple[str, str], Path], profiles: Sequence[str]) -> str:
     return "\n".join([*head, *map(cells, rows), "", cells(["profile", *models]), head[1], *map(cells, by_profile)])
 
 
+PAGE = Path(__file__).parents[2] / "docs/case-studies/results.md"
+NAMES = {"bert": "BERT", "resnet18": "ResNet-18", "ssm": "a state-space model"}
+SHOWN = ("strict16", "google_tpu", "ibm_spyre")
+"""Profiles whose violations the README tells."""
+
+
+def readme(page: str) -> str:
+    """The README's table, of the figures of docs/case-studies/results.md.
+
+    Args:
+        page: that page's text.
+    """
+    split = [[part.strip() for part in line.strip("|").split("|")] for line in page.splitlines() if line[:1] == "|"]
+    models = [name for name in split[0] if name]
+    rows: dict[str, list[list[str]]] = {}
+    for name, *found in split:
+        rows.setdefault(name, []).append(found)
+
+    def of(name: str) -> list[str]:
+        return rows[name][0]
+
+    def violations(column: int) -> str:
+        return ", ".join(of(profile)[column].partition(" ")[0].replace("fits", "0") for profile in SHOWN)
+
+    def right(told: str) -> str:
+        verdict, ratio = re.findall(r"(\w+): ([\d.]+) of", told)[0]
+        return f"{float(ratio):.2f}, {'right' if verdict in ('exact', 'within_floor') else verdict}"
+
+    def seen(told: str) -> str:
+        mantissa, exponent = re.findall(r"above ([\d.]+)e(-?\d+)", told)[0]
+        return f"{mantissa}e{int(exponent)}"
+
+    chips = {told.split(" of ")[1].partition(":")[0] for told in of("published chips that it fits")}
+    numbers, columns = of("numbers in float32"), range(len(models))
+    limit = re.findall(r" of ([\d.]+);", numbers[0])[0]
+    listed = ", ".join(f"`{profile}`" for profile in SHOWN)
+    lines = [
+        ["", *(NAMES[model] for model in models)],
+        ["---"] * (len(models) + 1),
+        [
+            f"published chips that it fits, of {chips.pop()}",
+            *(told.split()[0] for told in of("published chips that it fits")),
+        ],
+        [f"violations of {listed}", *map(violations, columns)],
+        [
+            "operations → kernel launches on a CPU",
+            *(told.partition(" (")[0] for told in of("operations → kernel launches (float32)")),
+        ],
+        [f"numbers on a CPU: error over noise floor, limit {limit}", *map(right, numbers)],
+        ["an error of the result that would be seen, of its RMS", *map(seen, numbers)],
+        ["speed-up by TorchInductor on two CPU cores, 95 % interval", *of("speed-up in float32")],
+        ["the same on an H200", *of("speed-up")],
+    ]
+    return "\n".join("|" + "|".join(f" {part} " if part else " " for part in line) + "|" for line in lines).replace(
+        " --- ", "---"
+    )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("sweeps", metavar="SWEEP", nargs="+", type=Path)
-    runs = {}
-    for sweep in parser.parse_args().sweeps:
+    parser.add_argument("sweeps", metavar="SWEEP", nargs="*", type=Path)
+    parser.add_argument("--readme", action="store_true", help="print the README's table instead")
+    asked, runs = parser.parse_args(), {}
+    if asked.readme:
+        print(readme(PAGE.read_text(encoding="utf-8")))
+        return
+    for sweep in asked.sweeps:
         for run in find_runs(sweep):
             if not (run / "summary.json").is_file():
                 parser.error(f"{run}: has no result yet; start the sweep's command again, which goes on from there")

@@ -225,6 +225,7 @@ def test_coverage_tells_operands_and_every_result() -> None:
     [
         (["--grid", "alignment"], "--grid: got 'alignment'"),
         (["--grid", "alignmnt=8"], "--grid: got 'alignmnt'; valid: alignment,"),
+        (["accel.alignmnt=8"], "numerics, peaks.\nTry: accel.alignment=8"),
         (["--grid", "alignment=9:1"], "with A at most B"),
         (["--grid", "alignment=0:3"], "accel.alignment: got 0"),
         (["--grid", "alignment=8", "--models"], "valid: one run, alone or with --grid, or runs with --models"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import dacite
+import duckdb
 import pytest
 from junitparser import JUnitXml
 from markdown_it import MarkdownIt
@@ -218,9 +219,12 @@ def test_the_page_the_data_and_the_trace_are_those_stored(page_run: Path, capsys
     assert printed(capsys, page_run) == f"{page}\n"
     copy = page_run.parent / "copies" / "page.html"
     assert printed(capsys, page_run, "--out", copy) == f"{copy}\n" and copy.read_text() == page.read_text()
-    assert json.loads(printed(capsys, page_run, "--format", "json")) == json.loads(
-        page.with_suffix(".json").read_text()
-    )
+    data = json.loads(printed(capsys, page_run, "--format", "json"))
+    assert data == json.loads(page.with_suffix(".json").read_text())
+    file = page_run.parent / "copies" / "report.json"
+    printed(capsys, page_run, "--format", "json", "--out", file)
+    (read,) = duckdb.read_json(str(file)).fetchall()  # a reader that is not ours
+    assert read[list(data).index("title")] == data["title"] and len(read) == len(data)
     trace = json.dumps({"traceEvents": []})
     (page_run / "profile").mkdir()
     (page_run / "profile" / "trace.json.gz").write_bytes(gzip.compress(trace.encode()))

@@ -126,7 +126,12 @@ def test_a_sweep_has_one_row_for_each_failure(run: Path, capsys: Capture) -> Non
 def test_a_run_without_scripts_and_no_run_say_so(run: Path, capsys: Capture) -> None:
     empty = store(run.parent / "empty", {}, [])
     assert "no script" in said(capsys, empty)
-    assert "no script" in refused(capsys, empty, "--run", "--yes")
+    assert "no script was left there: each stage passed; valid: " in refused(capsys, empty, "--run", "--yes")
+    summary = json.loads((empty / "summary.json").read_text())
+    stages = [{"name": name, "status": status, "seconds": 1.0, "message": ""}
+              for name, status in (("capture", "passed"), ("lower", "skipped"), ("kerneldiff", "failed"))]  # fmt: skip
+    (empty / "summary.json").write_text(json.dumps(summary | {"stages": stages}))
+    assert "no script was left there: lower skipped; kerneldiff failed" in said(capsys, empty)
     assert "no folder" not in refused(capsys, run.parent / "nothing")
 
 
