@@ -23,7 +23,7 @@ not a branch's, however large the jumps elsewhere. And it holds for the error's 
 for a wrong scale and small for a branch.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 
@@ -62,9 +62,10 @@ class OtherRounding:
         base, note = evidence.perturbable
         if base is None:
             return Found({}, note)
-        evidence.context.progress("rounding the reference otherwise, to see whether rounding explains the error")
         leaves = evidence.gold.leaves, evidence.test.leaves
-        return Found(judged(rows, base, *leaves, draws=options.perturbations, factor=factor), note)
+        return Found(
+            judged(rows, base, *leaves, evidence.context.progress, draws=options.perturbations, factor=factor), note
+        )
 
 
 def judged(
@@ -72,6 +73,7 @@ def judged(
     base: Case,
     gold: sides.Leaves,
     test: sides.Leaves,
+    progress: Callable[[str], None] = lambda text: None,
     *,
     draws: int,
     run: Runner = one_step,
@@ -83,6 +85,7 @@ def judged(
         rows: all rows.
         base: the reference's case; left bit for bit as found.
         gold, test: the results of gold and of the test side.
+        progress: told of each run of the reference, and of each pair of moved golds.
         draws: references at most, and pairs of moved golds; 0 turns this off.
         run: what gives the leaves that the rows are of, from a case as it stands; leaves it as found.
         factor: given, outputs of integers and bools are judged too, by this limit of error over floor.
@@ -107,6 +110,7 @@ def judged(
     for number in range(draws):
         if not open_still or (number == PATIENCE and not jumped):
             break
+        progress(f"rounding the reference otherwise (run {number + 1}), to see whether rounding explains the error")
         reference = rounded_reference(base, number, run)
         if reference.error:
             break
@@ -115,8 +119,11 @@ def judged(
         del reference
         give_back_memory()  # the moved golds want it in other pieces
         open_still = judge()
+        if not open_still:
+            break
         wanted = {(item.kind, item.place) for item in open_still.values()}
-        moved = mirrored_gold(base, ideal, number, wanted, run) if open_still else None
+        progress(f"moving float64's weights up and down (pair {number + 1}), to see whether a branch explains it")
+        moved = mirrored_gold(base, ideal, number, wanted, run)
         if moved is None:
             continue
         for item in open_still.values():

@@ -40,6 +40,7 @@ STEPS = {
     "gold": ["gold"],
     "test": ["test"],
     "rounding the reference otherwise": ["gold"],  # each operation in float64: at least one such step
+    "moving float64's weights": ["gold", "gold"],
     "running the reference again": ["eager"],
     "running a copy": ["eager"],
     "draw ": ["other", "other-test"],
