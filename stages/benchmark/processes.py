@@ -132,7 +132,7 @@ def sample_in_process(
     with os.fdopen(reading, "rb") as results:
         try:
             process = subprocess.Popen(
-                [sys.executable, "-P", "-m", "inductor_debug.stages.benchmark.sampling", str(writing)],
+                [sys.executable, "-P", "-m", "inductor_debug.stages.benchmark.process", str(writing)],
                 stdin=subprocess.PIPE,
                 env=dict(environment),
                 pass_fds=[writing],

@@ -1,4 +1,4 @@
-"""One sampling process: ``python -P -m stages.benchmark.sampling RESULTS_FD``, with its request as JSON on its input.
+"""What one sampling process does (:mod:`stages.benchmark.process`).
 
 It builds the case, loads the run's compiled code, measures, and tells events (:mod:`stages.benchmark.records`) on the
 results' descriptor.
@@ -39,7 +39,6 @@ from inductor_debug.stages.benchmark.warmup import SHARE, warm_up
 from inductor_debug.stages.config_json import from_primitives
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext
 from inductor_debug.stages.formatting import in_one_line
-from inductor_debug.stages.process_end import leave
 from inductor_debug.stages.settings import Settings
 from inductor_debug.stages.sides.running import case_for, reference_function
 from inductor_debug.stages.sides.training_steps import OPTIMIZERS
@@ -281,7 +280,3 @@ def _end_with(parent: int) -> None:
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
     if os.getppid() != parent:
         os._exit(1)
-
-
-if __name__ == "__main__":
-    leave(main(sys.argv[1:]))

@@ -16,11 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inductor_debug.models.errors import (
-    ConfigurationError,
-    UserError,
-    mistake_in,
-)
+from inductor_debug.models.collection import kept_imports
+from inductor_debug.models.errors import ConfigurationError, UserError, mistake_in
 from inductor_debug.models.shapes import reader
 from inductor_debug.pipeline.cache.turns import Machine
 from inductor_debug.pipeline.config.imports import arrange_path
@@ -85,6 +82,7 @@ class Worker:
     def __init__(self, plan: Plan, emit: Emit, *, isolated: bool = True) -> None:
         self.plan = plan
         self.emit = emit
+        self.isolated = isolated
         self.directory = RunDirectory(Path(plan.directory), identity=plan.run.identity)
         self.context = StageContext(
             plan.settings,
@@ -115,9 +113,10 @@ class Worker:
     def _run_all(self) -> None:
         self.reuse.look(self.plan.remaining)
         with self._with_others():
-            for name in self.plan.remaining:
-                if name not in self.reuse.hits:  # building one imports what it needs, torch above all
-                    self._build(name)
+            with kept_imports() if self.isolated else contextlib.nullcontext():
+                for name in self.plan.remaining:
+                    if name not in self.reuse.hits:  # building one imports what it needs, torch above all
+                        self._build(name)
             if self.plan.preflight:
                 self._preflight()
                 self.emit(Checked())
