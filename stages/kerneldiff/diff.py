@@ -194,7 +194,8 @@ class _Comparing:
         difference, draws = self._with_matched_draws()
         extra = ExtraRuns()
         if isinstance(self.origin, Case):
-            cases, ran = (self.origin, self.case), (self.reference, self.test, self.gold)
+            of_gold = self.standard.of_gold(self.case, self.origin)
+            cases, ran = (self.origin, self.case, of_gold), (self.reference, self.test, self.gold)
             extra = extra_runs(self.context, self.config, cases, ran, self.compiled, difference)
         evidence = Evidence(
             self.context, self.config, self.case, self.origin, self.reference, self.test, self.gold,

@@ -62,7 +62,7 @@ def check(config: KernelDiffConfig, settings: Settings) -> None:
 def extra_runs(
     context: StageContext,
     config: KernelDiffConfig,
-    cases: tuple[Case, Case],
+    cases: tuple[Case, Case, Case],
     ran: tuple[sides.Side, sides.Side, sides.Side],
     compiled: Callable[..., Any],
     difference: KernelDiff,
@@ -73,7 +73,7 @@ def extra_runs(
     Args:
         context: of the stage.
         config: the stage's options.
-        cases: the reference's and the test side's.
+        cases: the reference's, the test side's, and the one that gold is of.
         ran: reference, test and gold, one step each.
         compiled: the test side's module, compiled.
         difference: the comparison so far.
@@ -112,7 +112,7 @@ def extra_runs(
 def _stepped(
     context: StageContext,
     config: KernelDiffConfig,
-    cases: tuple[Case, Case],
+    cases: tuple[Case, Case, Case],
     compiled: Any,
     difference: KernelDiff,
     changes: list[Change],
@@ -166,7 +166,7 @@ def _reconsider(
 def steps(
     context: StageContext,
     config: KernelDiffConfig,
-    cases: tuple[Case, Case],
+    cases: tuple[Case, Case, Case],
     compiled: Callable[..., Any],
     *,
     floor: bool,
@@ -176,18 +176,18 @@ def steps(
     Args:
         context: of the stage.
         config: the stage's options.
-        cases: the reference's and the test side's.
+        cases: as of :func:`extra_runs`.
         compiled: the test side's module, compiled.
         floor: True trains gold too, whose distance from the reference is the noise floor.
     """
-    base, case = cases
+    base, case, right = cases
     options = (config.optimizer, config.learning_rate)
     trained = {
         "reference": Trainee.of(base, sides.reference_function(context, base), *options),
         "test": Trainee.of(case, compiled, *options),
     }
     if floor:
-        ideal = case.to_gold()
+        ideal = right.to_gold()
         trained["reference"].watched = case.draws is not None and base.module is case.module
         trained["gold"] = Trainee.of(ideal, ideal.module, *options)
     return train(trained, config.steps), trained

@@ -42,6 +42,10 @@ class Standard:
         """The reference's case, where its inputs are others than the test side's."""
         return [self.origin] if isinstance(self.origin, Case) and self.origin.module is not self.case.module else []
 
+    def of_gold(self, case: Case, origin: Case) -> Case:
+        """Which of a test side's case and its reference's gold is of: the reference's where another module is right."""
+        return origin if self.ideal is self.origin and origin.module is not case.module else case
+
     def with_gold(self, case: Case, origin: Case, reference: sides.Side) -> "Standard":
         """The same of other inputs, which the cases hold now; gold is run where there is one of the first ones.
 
@@ -50,7 +54,7 @@ class Standard:
             origin: what gave the reference; ``case`` itself where that runs the same.
             reference: as it ran.
         """
-        ideal = origin if self.ideal is self.origin else case
+        ideal = self.of_gold(case, origin)
         drew = reference.drew and origin is ideal
         gold = gold_side(ideal, wanted=bool(self.gold.leaves) or self.given_up, drew=drew)
         return Standard(case, reference, gold, origin, ideal=ideal)

@@ -95,6 +95,28 @@ def test_a_module_that_is_wrong_itself_for_other_inputs_is_told_by_one_that_is_r
     assert found.verdict == "defect" and found.draw > 1, found.message
 
 
+def test_a_module_that_is_wrong_itself_once_it_is_trained_is_told_by_one_that_is_right() -> None:
+    class Right(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.layer = nn.Linear(8, 8)
+            self.register_buffer("before", self.layer.weight.detach().clone())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.tanh(self.layer(x))
+
+    class Wrong(Right):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return super().forward(x) * torch.where((self.layer.weight == self.before).all(), 1.0, 1.01)
+
+    options = {"mode": "training", "steps": 3, "draws": 1, "learning_rate": 0.1}
+    x = torch.randn(8, 8)
+    found = diff(Wrong().train(), (x,), backend="aot_eager", reference=Right().train(), **options)
+    assert {row.kind for row in found.failed} == {"parameter"}, found.message
+    assert not diff(Wrong().train(), (x,), backend="aot_eager", **options).failed
+
+
 @pytest.mark.parametrize("last", [True, False])
 def test_gold_is_let_go_of_where_nothing_needs_it_after_the_first_draw(last: bool) -> None:
     module, args = net()
