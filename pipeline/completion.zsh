@@ -13,4 +13,5 @@ _inductor_debug_python() {
 }
 autoload -Uz +X _python 2>/dev/null
 compdef _inductor_debug inductor-debug
+alias inductor-debug='noglob inductor-debug'  # stages=[capture] and model=res* are no patterns of file names
 compdef _inductor_debug_python python python3

@@ -53,5 +53,5 @@ def minify_command(
     anyway: Annotated[bool, typer.Option("--anyway", help="also where versions, device or code are others")] = False,
     output: FormatOption = Format.TABLE,
 ) -> int:
-    return rerun(run, [*context.args, *minify_overrides(context.obj)], yes=yes, anyway=anyway, command="minify",
+    return rerun(run, context.args, yes=yes, anyway=anyway, command="minify", own=minify_overrides(context.obj),
                  words=context.obj or (), as_json=output is Format.JSON)  # fmt: skip

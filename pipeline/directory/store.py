@@ -16,6 +16,7 @@ from inductor_debug.models.stored import files_below
 from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.names import LOG, OWNER, SUMMARY
+from inductor_debug.pipeline.directory.ownership import is_owned
 from inductor_debug.pipeline.directory.summary import EXIT_CODES
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import Benchmark
@@ -147,9 +148,13 @@ def _without_summary(run: Path) -> RunDirectoryError:
     rejected, shown = _rejection(run), visible(str(run))
     if rejected:
         return RunDirectoryError(f"{shown}: nothing ran, the configuration was rejected. {' '.join(rejected.split())}")
+    if is_owned(run):
+        return RunDirectoryError(
+            f"{shown}: {NO_RESULT} yet: the run goes on; {LOG} tells how far it came.\nTry: tail -f {shown}/{LOG}"
+        )
     if _is_run(run):
         return RunDirectoryError(
-            f"{shown}: {NO_RESULT}: the run was killed, or it runs still; {LOG} tells how far it came.\n"
+            f"{shown}: {NO_RESULT}: the run was killed, or it runs on another machine; {LOG} tells how far it came.\n"
             f"Try: inductor-debug rerun {shown}"
         )
     known = [visible(str(found)) for found in find_runs(OUTPUTS)] if OUTPUTS.is_dir() else []

@@ -53,7 +53,7 @@ class Asked:
                 near = closest_first(key, FILTERS)
                 meant = nearest(key, FILTERS)
                 again = f"{command} {meant}={value or 'PATTERN'}" if meant else f"{command} --help"
-                raise ConfigurationError("no such column", key=key, valid=", ".join(near),
+                raise ConfigurationError("runs are not chosen by it", key=key, valid=", ".join(near),
                                          hint=f"inductor-debug {again}")  # fmt: skip
             given = [*patterns.get(key, []), *value.split(",")]
             if key in patterns or not all(given):

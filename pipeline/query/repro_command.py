@@ -249,8 +249,9 @@ def _executing(item: StoredRepro, asked: Asked, what: str) -> AbstractContextMan
     """Ask before a stored script is executed; then with the variables that its run had, while this is open."""
     packages = ", ".join(visible(name) for name in item.packages)
     also = f", and imports {packages}" if packages else ""
-    word = f" {shlex.quote(asked.name)}" if asked.name else ""
-    command = f"repro {shlex.quote(visible(str(asked.folder)))}{word} {what}"
+    given = {"--export": asked.export, "--out": asked.out, "--format": "json" if asked.as_json else None}
+    further = [str(word) for pair in given.items() if pair[1] is not None for word in pair]
+    command = visible(shlex.join(["repro", str(asked.folder), *filter(None, [asked.name]), what, *further]))
     lines = counted(len(item.text.splitlines()), "line")
     where = visible(str(item.run.folder / item.record.path))
     trust.ask(f"{where}: executes this script ({lines}){also}.", "Run it?", command, asked.yes)

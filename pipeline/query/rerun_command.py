@@ -1,6 +1,7 @@
 """A stored run made again, in a new directory: as it was, or to look for its failure's smallest script."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -20,8 +21,8 @@ STAGES = "stages=[minify,report]"
 
 
 def rerun(
-    run: Path, overrides: Sequence[str], *, yes: bool, anyway: bool, command: str = "rerun", words: Sequence[str] = (),
-    as_json: bool = False,
+    run: Path, overrides: Sequence[str], *, yes: bool, anyway: bool, command: str = "rerun",
+    own: Sequence[str] = (), words: Sequence[str] = (), as_json: bool = False,
 ) -> int:  # fmt: skip
     """Run a stored run again with the variables that it had.
 
@@ -31,6 +32,7 @@ def rerun(
         yes: don't ask before what the run names is executed.
         anyway: also where versions, device or code are others: what differs is told.
         command: of ``inductor-debug``, for messages.
+        own: further overrides, which the command itself stands for.
         words: that it was given after ``--``, for messages.
         as_json: print the new run's result as JSON.
 
@@ -49,17 +51,19 @@ def rerun(
         raise UserError(
             f"{shown}: holds no {store.HYDRA}, so it can't be run again.\nTry: inductor-debug list"
         ) from None
-    trust.confirm(shown, trust.callables_in(config, overrides), yes, command, words)
-    arguments = ["--config-path", str(run / ".hydra"), "--config-name", "config", *overrides]
-    arguments += ["--format", "json"] if as_json else []
+    given = ["--format", "json"] if as_json else []
+    typed = shlex.join([command, shown, *map(visible, overrides), *given])
+    after = f" -- {visible(shlex.join(words))}" if words else ""
+    trust.confirm(shown, trust.callables_in(config, [*overrides, *own]), yes, typed + " --anyway" * anyway, words)
+    arguments = ["--config-path", str(run / ".hydra"), "--config-name", "config", *overrides, *own, *given]
     if not anyway:
-        _readable(run, f"inductor-debug {command} {shown} --anyway")
+        _readable(run, f"inductor-debug {typed} --anyway{after}")
     record = restoring.recorded(run)
     gone = made_with_missing(record)
     if gone and not anyway:
         raise UserError(
             f"{command}: {shown} was {gone}; valid: an environment that has it.\n"
-            f"Try: inductor-debug {command} {shown} --anyway"
+            f"Try: inductor-debug {typed} --anyway{after}"
         )
     if gone:
         tell_error(f"{shown} was {gone}")

@@ -27,18 +27,18 @@ def callables_in(config: Mapping[str, Any], overrides: Sequence[str] = ()) -> li
     return [f"{key}={visible(target)}" for key, target in dict(told).items()]
 
 
-def confirm(run: str, named: Sequence[str], yes: bool, command: str = "rerun", words: Sequence[str] = ()) -> None:
+def confirm(run: str, named: Sequence[str], yes: bool, command: str, words: Sequence[str] = ()) -> None:
     """Say what running a stored run again executes, and ask; UserError where the answer is no, or nobody is there.
 
     Args:
         run: its folder, as it is shown.
         named: from :func:`callables_in`.
         yes: True where the command line has ``--yes``.
-        command: of ``inductor-debug``.
+        command: of ``inductor-debug``, as it was typed, without ``--yes``.
         words: that it was given after ``--``.
     """
     what = f"executes what its configuration names: {', '.join(named)}" if named else "names no callable"
-    ask(f"{run}: {what}.", "Run it again?", f"{command} {run}", yes, words)
+    ask(f"{run}: {what}.", "Run it again?", command, yes, words)
 
 
 def ask(

@@ -43,7 +43,7 @@ def _shares(row: Row) -> Row:
     return {key: (float(value) if value else None) if key.endswith("_share") else value for key, value in row.items()}
 
 
-def fit(found: Mapping[str, Any], accel: str, told: str, *, failed: bool = False) -> Answer:
+def fit(found: Mapping[str, Any], accel: str, told: str, *, failed: bool = False, skipped: bool = False) -> Answer:
     """Whether the model fits.
 
     Args:
@@ -51,6 +51,7 @@ def fit(found: Mapping[str, Any], accel: str, told: str, *, failed: bool = False
         accel: the profile's name.
         told: what the stage said.
         failed: whether the stage did, which without a violation means that not all could be looked at.
+        skipped: whether a stage was left out, as those that compile are where a strict profile is broken.
     """
     own = found.get("declared_by") == "backend"
     rules = f"the rules that the backend declares ({found['profile']})" if own else f"the profile {accel}"
@@ -71,7 +72,7 @@ def fit(found: Mapping[str, Any], accel: str, told: str, *, failed: bool = False
         told,
         f"does not fit {rules} ({broken}{'' if errors else ', which do not stop the run'}{_worst(found)}"
         f"{f'; {waived}' if waived else ''})",
-        then=("inductor-debug analyze RUN --type constraints", *_further(found)),
+        then=("inductor-debug analyze RUN --type constraints", *_further(found, skipped)),
     )
 
 
@@ -83,9 +84,9 @@ def _worst(found: Mapping[str, Any]) -> str:
     return f", {'rejected' if lines[0].rejected else 'the costliest'} at {place(lines[0].source)}"
 
 
-def _further(found: Mapping[str, Any]) -> list[str]:
+def _further(found: Mapping[str, Any], skipped: bool) -> list[str]:
     """What to type to go on in spite of violations, and to see which values would be kept to."""
-    stopped = found["strict"] and found["by_severity"].get("error")
+    stopped = skipped and found["strict"] and found["by_severity"].get("error")
     on = ["inductor-debug rerun RUN accel.strict=false"] if stopped else []
     return [*on, *(["inductor-debug check RUN --grid alignment=1:128"] if found["by_rule"].get("alignment") else [])]
 
@@ -109,7 +110,8 @@ class ViolationsSection(ReportSection):
         if data is None:
             return self._not_asked(report)
         failed = any(stage.get("name") == "constrain" and stage.get("status") == "failed" for stage in report["stages"])
-        return fit(data, str(report["run"]["accel"]), said(report, "constrain"), failed=failed)
+        skipped = any(stage.get("status") == "skipped" for stage in report["stages"])
+        return fit(data, str(report["run"]["accel"]), said(report, "constrain"), failed=failed, skipped=skipped)
 
     def _not_asked(self, report: Mapping[str, Any]) -> Answer | None:
         """Of a run without a profile: the stage alone would have nothing to check, and its capture can be checked."""

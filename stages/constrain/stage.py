@@ -168,7 +168,7 @@ def _further(violations: Violations, failed: bool) -> str:
     """What the run does after its violations, and what to type so that it goes on."""
     if failed:
         who = "The profile is strict" if violations.profile.strict else "The backend calls it an error"
-        return f"{who}, so nothing is compiled. To compile anyway, add to the command: accel.strict=false"
+        return f"{who}, so stages that compile are left out. To run them anyway, add to the command: accel.strict=false"
     return "The profile is not strict, so the run goes on." if violations.by_severity.get("warning") else ""
 
 

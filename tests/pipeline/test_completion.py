@@ -120,7 +120,7 @@ def test_a_terminal_shows_what_the_tab_key_completes(shell: str, workplace: Path
         pytest.skip(f"{shell} is not installed")
     startup, settings, words = INTERACTIVE[shell]
     (workplace / startup).write_text(settings)
-    lines = b"inductor-debug run model=res\taccel=strict1\t--cfg job\nexit\n"
+    lines = b"inductor-debug run model=res\taccel=strict1\tstages=[capture,constrain] --cfg job\nexit\n"
     main, child = pty.openpty()
     process = subprocess.Popen(
         [shell, *words],

@@ -4,12 +4,15 @@ import contextlib
 import hashlib
 import html
 import io
+import itertools
 import json
+import posixpath
 import re
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 from inductor_debug.pipeline.directory.names import CONFIGURATION_ERROR, LOG, MANIFEST, SUMMARY
 from inductor_debug.stages.artifacts import files
@@ -31,6 +34,16 @@ _PACKAGES = re.compile(_BEGIN + r"/[^\s\"'(),:;=<>&]*?/(?:site|dist)-packages/")
 _HOMES = re.compile(_BEGIN + r"/(?:home|Users)/[^/\s\"'(),:;=<>&\\]+")
 
 
+_LINK = re.compile(r'<a href="([^"#:]+)"[^>]*>(.*?)</a>', re.DOTALL)
+"""Of the page to a file of the run."""
+_ON_PAGE = {
+    "The links work while the page lies there.": "This is an export of the run: a file that it holds has a link here.",
+    "What to type next": "What to type next, where the run was made",
+    "To run it again": "To run it again, where it was made",
+}
+"""Sentences of the page that are not so of an export."""
+
+
 def bundle(run: StoredRun) -> bytes:
     """A zip archive with one folder, called as the run is; unpacked it is a run that can be read."""
     manifest = _manifest(run)
@@ -38,6 +51,9 @@ def bundle(run: StoredRun) -> bytes:
     host = str((manifest.get("machine") or {}).get("hostname") or "")
     packed = {name: _shortened(name, content, shorten, host) if name.endswith(_TEXT) else content
               for name, content in _kept(run)}  # fmt: skip
+    for name, change in ((files.REPORT_PAGE.path, _exported_page), (files.REPORT.path, _exported_data)):
+        if name in packed:
+            packed[name] = change(packed[name].decode(), packed).encode()
     if manifest:
         told = json.dumps(_anonymous(manifest, packed), indent=1).encode()
         packed[MANIFEST] = _shortened(MANIFEST, told, shorten, host)
@@ -46,6 +62,28 @@ def bundle(run: StoredRun) -> bytes:
         for name, content in sorted(packed.items()):
             archive.writestr(zipfile.ZipInfo(f"{top}/{name}", _DATE), content, zipfile.ZIP_DEFLATED)
     return buffer.getvalue()
+
+
+def _exported_page(page: str, packed: Collection[str]) -> str:
+    """The page, whose links lead to what is packed alone, and whose commands are for where the run was made."""
+
+    def link(found: re.Match[str]) -> str:
+        file = posixpath.join(posixpath.dirname(files.REPORT_PAGE.path), unquote(html.unescape(found[1])))
+        return found[0] if posixpath.normpath(file) in packed else found[2]
+
+    for told, instead in _ON_PAGE.items():
+        page = page.replace(f">{told}<", f">{instead}<").replace(f" {told}<", f" {instead}<")
+    return _LINK.sub(link, page)
+
+
+def _exported_data(text: str, packed: Collection[str]) -> str:
+    """The page's data, whose commands say where to type them."""
+    data = json.loads(text)
+    entries = [data, *(data.get("contents") or [])]
+    for entry, key in itertools.product(entries, ("then", "reproduce")):
+        if entry.get(key):
+            entry[key] = [f"where the run was made: {command}" for command in entry[key]]
+    return json.dumps(data, indent=1)
 
 
 def _manifest(run: StoredRun) -> Mapping[str, Any]:

@@ -4,7 +4,7 @@ Graphs are a ``GraphCollection``, node data a file for each kind, graph → node
 https://github.com/google-ai-edge/model-explorer (``graph_builder.py``, ``node_data_builder.py``).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from inductor_debug.models.visible import visible
@@ -12,7 +12,7 @@ from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.stages.formatting import place
 from inductor_debug.stages.graphs.records import NodeRecord, TensorRecord
 from inductor_debug.stages.report.explorer.layers import KERNELS, Layer, layers
-from inductor_debug.stages.report.explorer.marks import Marks, marks
+from inductor_debug.stages.report.explorer.marks import Error, Marks, marks
 from inductor_debug.stages.stored_run import Row, StoredRun
 
 GRAPHS = "graphs.json"
@@ -72,10 +72,16 @@ def _data(shown: Sequence[Layer], found: Marks) -> dict[str, Row]:
     return {
         "violations.json": _by_graph(shown, found.findings, "violations of the profile", len, lambda each: _AMBER),
         "errors.json": _by_graph(shown, errors, "error over its own noise floor", lambda error: error.ratio,
-                                 lambda error: _GREEN if error.state == "right" else _RED),
+                                 lambda error: _RED if _at_fault(error, errors.values()) else
+                                 _GREEN if error.state == "right" else _AMBER),
         "times.json": _by_graph(shown, found.times, "microseconds of a step", lambda each: each[0]),
         "flops.json": _by_graph(shown, found.flops, "FLOPs", lambda each: each),
     }  # fmt: skip
+
+
+def _at_fault(error: Error, errors: Iterable[Error]) -> bool:
+    """Whether the operation itself is wrong: where some are known to be, another value of their kernel is not."""
+    return error.culprit or (error.state != "right" and not any(each.culprit for each in errors))
 
 
 def _by_graph(

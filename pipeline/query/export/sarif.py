@@ -12,6 +12,7 @@ from typing import Any
 
 from inductor_debug.models.errors import UserError
 from inductor_debug.models.visible import visible
+from inductor_debug.pipeline.directory.summary import PASSED
 from inductor_debug.pipeline.query.export.places import PACKAGES, ROOT, Line, line_of, root_of
 from inductor_debug.pipeline.query.runs import Runs
 from inductor_debug.stages.artifacts import files
@@ -86,11 +87,14 @@ def _run(run: StoredRun, several: bool) -> Row:
     variables = run.head.compiled_by.variables if run.head.compiled_by else {}
     ended = run.head.verdict not in ("crashed", "not_established")
     case = [*about.values(), *([run.folder.name] if several else [])]
+    told = [{"level": "note", "message": {"text": visible(f"{stage.name} {stage.status}: {stage.message}")}}
+            for stage in run.head.stages if stage.status != PASSED]  # fmt: skip
+    invocation = {"executionSuccessful": ended, "commandLine": visible(typed(jsonable(head), variables))}
     return {
         "tool": {"driver": _driver(ids, str(head.accel))},
         "automationDetails": {"id": f"inductor-debug/{visible('/'.join(map(str, case)))}/"},
         "originalUriBaseIds": {name: {"description": {"text": text}} for name, text in _BASES.items()},
-        "invocations": [{"executionSuccessful": ended, "commandLine": visible(typed(jsonable(head), variables))}],
+        "invocations": [invocation | ({"toolExecutionNotifications": told} if told else {})],
         "results": results,
         "properties": {**about, "verdict": run.head.verdict},
     }

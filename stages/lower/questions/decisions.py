@@ -163,7 +163,7 @@ def _told(
     if len(asked) > 1 and all(graphs) and not set.intersection(*graphs):
         named = " and ".join(", ".join(sorted(each)) for each in graphs)
         told.append(f"they are of different graphs, {named}: nothing is fused over the border of a graph")
-    elif not (rows or parting) and not any(
+    elif not (rows or parting or generated) and not any(
         found and all(launch.kind == "extern" for launch in found) for found in alone
     ):
         told.append("not established: torch recorded no decision here; it does not consider each pair")

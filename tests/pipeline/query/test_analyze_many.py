@@ -48,9 +48,9 @@ def test_folders_without_a_result_are_told_or_refused(tmp_path: Path, capsys: py
     damaged = stored_result(tmp_path / "damaged", summary={"verdict": "splendid"})
     found = answer(capsys, stored_result(tmp_path / "a"), killed, damaged, "--type", "constraints")
     told = dict(line.split(": ", 1) for line in found["told"])
-    assert "the run was killed, or it runs still" in told[str(killed)] and "splendid" in found["told"][-1]
+    assert "the run was killed, or it runs on another machine" in told[str(killed)] and "splendid" in found["told"][-1]
     assert cli.main(["analyze", str(killed)]) == 2
-    assert "the run was killed, or it runs still" in capsys.readouterr().err
+    assert "the run was killed, or it runs on another machine" in capsys.readouterr().err
     assert cli.main(["analyze", str(killed), str(damaged)]) == 2
     message = capsys.readouterr().err
     assert "no run there has a result" in message and f"Try: inductor-debug list {killed}" in message

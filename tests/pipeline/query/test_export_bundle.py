@@ -3,6 +3,8 @@
 import hashlib
 import html
 import json
+import posixpath
+import re
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from stored_analysis import write
 from stored_results import MACHINE, stored_result, violation
 
 from inductor_debug.pipeline import cli
+from inductor_debug.pipeline.query.export import bundle
 
 MINE = "/home/me/work/nets.py:12"
 PACKAGE = "/opt/py/lib/python3.12/site-packages/acme/net.py:3"
@@ -40,6 +43,24 @@ def packed(path: Path) -> dict[str, str]:
     with zipfile.ZipFile(path) as archive:
         assert archive.testzip() is None
         return {name: archive.read(name).decode() for name in archive.namelist()}
+
+
+def test_a_page_that_was_sent_links_to_what_was_sent_with_it(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from small_report import full, report
+
+    html, data = report(full())
+    (run / "report/report.html").write_text(html)
+    (run / "report/report.json").write_text(json.dumps(data))
+    assert cli.main(["export"]) == 0
+    found = packed(Path("time-nets.zip"))
+    page = found["time-nets/report/report.html"]
+    links = re.findall(r'<a href="(?![#h])([^"]+)"', page)
+    assert links and len(links) < len(re.findall(r'<a href="(?![#h])([^"]+)"', html))
+    assert all(posixpath.normpath(f"time-nets/report/{link}") in found for link in links)
+    for was, now in bundle._ON_PAGE.items():
+        assert was in html and page.count(was) == page.count(now) * now.count(was), "a sentence that the page has"
+    sent = json.loads(found["time-nets/report/report.json"])
+    assert sent["then"] == [f"where the run was made: {command}" for command in data["then"]] != []
 
 
 def test_the_archive_has_report_results_and_reproductions_without_the_machine(

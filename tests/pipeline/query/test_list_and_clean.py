@@ -63,7 +63,7 @@ def test_runs_are_listed_by_what_they_are(
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["list", "modle=bert"], "modle: no such column; valid: mode, model, "),
+        (["list", "modle=bert"], "modle: runs are not chosen by it; valid: mode, model, "),
         (["list", "foo=bar"], "verdict, numerics.\nTry: inductor-debug list --help"),
         (["list", "a", "b"], "list: got the folders a, b; valid: one, by default outputs."),
         (["clean", "a", "b"], "clean: got the folders a, b; valid: one, by default outputs."),

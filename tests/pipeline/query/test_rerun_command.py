@@ -7,7 +7,7 @@ import pytest
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from omegaconf import OmegaConf
 
-from inductor_debug.models.errors import DamagedError, UserError
+from inductor_debug.models.errors import DamagedError
 from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.command_line import running
 from inductor_debug.pipeline.query import rerun_command, trust
@@ -39,9 +39,24 @@ def test_a_stored_command_is_told_before_the_run_is_made_again() -> None:
     assert trust.callables_in(config, ["stages.minify.command=[true]"]) == []
 
 
-def test_the_command_is_part_of_what_is_to_be_typed_next() -> None:
-    with pytest.raises(UserError, match=r"Try: inductor-debug minify runs/1 --yes -- sh -c 'grep x \{\}'"):
-        trust.confirm("runs/1", [], False, "minify", ["sh", "-c", "grep x {}"])
+@pytest.mark.parametrize(
+    ("words", "again"),
+    [
+        (["rerun", "run", "stages=[capture,report]", "accel=warn16"],
+         "rerun run 'stages=[capture,report]' accel=warn16 --yes"),
+        (["rerun", "run", "seed=1", "--anyway", "--format", "json"], "rerun run seed=1 --format json --anyway --yes"),
+        (["minify", "run", "seed=1", "--", "sh", "-c", "grep x {}"],
+         "minify run seed=1 --yes -- sh -c 'grep x {}'"),
+    ],
+)  # fmt: skip
+def test_what_is_to_be_typed_next_has_all_words(
+    words: list[str], again: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "run" / ".hydra").mkdir(parents=True)
+    (tmp_path / "run" / ".hydra" / "config.yaml").write_text("seed: 0\n")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(words) == 2
+    assert capsys.readouterr().err.endswith(f"Try: inductor-debug {again}\n")
 
 
 @pytest.mark.parametrize("command", ["rerun", "minify"])
@@ -55,11 +70,11 @@ def test_the_new_run_is_asked_for_as_json(command: str, monkeypatch: pytest.Monk
 
 def test_what_follows_two_dashes_is_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[tuple[object, ...]] = []
-    monkeypatch.setattr(running, "rerun", lambda *args, **options: asked.append((*args, options["command"])) or 0)
+    monkeypatch.setattr(running, "rerun", lambda *args, **options: asked.append((*args, options)) or 0)
     assert cli.main(["minify", "outputs/run", "seed=1", "--yes", "--", "grep", "--yes", "x"]) == 0
-    ((run, words, command),) = asked
-    assert str(run) == "outputs/run" and command == "minify"
-    assert words == ["seed=1", "stages=[minify,report]", "stages.minify.command=['grep','--yes','x']"]
+    ((run, words, options),) = asked
+    assert str(run) == "outputs/run" and options["command"] == "minify" and words == ["seed=1"]
+    assert options["own"] == ["stages=[minify,report]", "stages.minify.command=['grep','--yes','x']"]
 
 
 def test_what_does_not_tell_truly_what_compiled_it_is_made_again_only_anyway(

@@ -136,7 +136,9 @@ def test_an_own_check_is_asked_beside_the_profile_and_counted_once() -> None:
     plain = run(settings(Chip))
     assert rules(result) == [*rules(plain), ("custom", "error")]
     assert result.status == "failed" and "The backend chip checked as well." in result.message
-    told = ". The backend calls it an error, so nothing is compiled. To compile anyway, add to the command: "
+    told = (
+        ". The backend calls it an error, so stages that compile are left out. To run them anyway, add to the command: "
+    )
     assert told in result.message
 
 

@@ -19,7 +19,8 @@ TABLE, SUMMARY = files.VIOLATIONS.path, files.BY_RULE.path
 FITS = "The model fits the profile none: no rule is broken."
 EIGHT = "The last dimension of activations and parameters must be a multiple of 8 elements, or 1."
 BROKEN = f"The model does not fit the profile none: 2 violations of the rule alignment. {EIGHT}"
-STOPPED = "The profile is strict, so nothing is compiled. To compile anyway, add to the command: accel.strict=false"
+STOPPED = ("The profile is strict, so stages that compile are left out. "
+           "To run them anyway, add to the command: accel.strict=false")  # fmt: skip
 
 
 def run(accel, **more):
