@@ -91,6 +91,11 @@ def test_two_lines_have_the_decisions_between_them(run: Path, capsys: pytest.Cap
     assert len(everything["decisions"]) == 3
 
 
+def test_what_one_kernel_holds_is_established_without_a_decision(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked("--type", "fusion", "--node", "exp", "--node", "mul_1", capsys=capsys)
+    assert found["tables"]["decisions"] == [] and found["told"] == ["in one kernel: cpp_fused_softmax_1:3"]
+
+
 def test_a_pair_of_which_torch_says_nothing_is_not_established(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     found = asked("--type", "fusion", "--node", "mul", "--node", "sum_1", capsys=capsys)
     assert found["tables"]["decisions"] == [] and found["told"][-1].startswith("not established: torch recorded no")

@@ -184,6 +184,8 @@ def test_a_run_that_a_command_owns_is_left(outputs: Path, capsys: pytest.Capture
         (outputs / "4-d" / "run.log").write_text("")
         (outputs / "4-d" / ".hydra").mkdir()
         (outputs / "4-d" / ".hydra" / "config.yaml").write_text("{}")
+        assert cli.main(["show", str(outputs / "4-d")]) == 2
+        assert "4-d: no result yet: the run goes on; run.log tells how far it came." in capsys.readouterr().err
         assert cli.main(["clean", "verdict=*", "--yes"]) == 0
     assert names(outputs) == ["4-d"]
     told = capsys.readouterr().err

@@ -20,6 +20,8 @@ from stored_analysis import write
 from stored_results import stored_result, violation
 
 from inductor_debug.pipeline import cli
+from inductor_debug.pipeline.query.export import model_explorer
+from inductor_debug.stages.report.explorer.marks import Error
 
 HOSTILE = "a|b `c` <img src=x>\x1b[31m\n# d"
 PACKAGE = "/opt/env/lib/python3.11/site-packages/acme/net.py:3"
@@ -126,6 +128,25 @@ def test_wrong_operations_and_kernels_that_did_not_compile_are_results(
     assert (not_compiled.rule_id, not_compiled.level.value) == ("not-compiled", "error")
     assert not_compiled.locations[0].physical_location.region.start_line == 21
     assert [run.tool.driver.rules[result.rule_index].id for result in run.results] == ["wrong-numbers", "not-compiled"]
+
+
+def test_what_a_stage_that_did_not_pass_says_goes_along_in_sarif(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So that results which a limit left out are not taken for all."""
+    said = "Localization did not look at which operation makes 9 further values wrong."
+    ended = {"stages/kerneldiff/status": "failed", "stages/kerneldiff/message": said}
+    (run,) = json.loads(printed(capsys, stored_result(tmp_path / "a", summary=ended), "--format", "sarif"))["runs"]
+    told = [(each["level"], each["message"]["text"]) for each in run["invocations"][0]["toolExecutionNotifications"]]
+    assert ("note", f"kerneldiff failed: {said}") in told
+
+
+def test_an_operation_beside_the_wrong_one_in_its_kernel_is_not_shown_as_wrong() -> None:
+    relu, pooling, right = Error("wrong", 9.0, culprit=True), Error("wrong", 9.0), Error("right", 0.5)
+    assert [model_explorer._at_fault(each, [relu, pooling, right]) for each in (relu, pooling, right)] == [
+        True, False, False,
+    ]  # fmt: skip
+    assert model_explorer._at_fault(pooling, [pooling, right])  # none is known to be: the value itself is shown
 
 
 def test_stages_are_junit_cases_of_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
