@@ -140,10 +140,11 @@ class StoredRun:
             changes: overrides that the command takes.
             because: why it is not there; by default what became of the stage.
         """
-        reason = because or stage_note(self.summary["stages"], stage)
+        reason, hint = because or stage_note(self.summary["stages"], stage), self.rerun(*changes)
         if not because and self.status(stage) == "passed" and not (self.folder / _CONFIGURATION).exists():
             reason = f"the stage {stage} passed, but this is a part of the run's folder, such as an export"
-        return UserError(f"holds no {what}: {reason}", key=visible(str(self.folder)), hint=self.rerun(*changes))
+            hint = "the same question, where the run was made"
+        return UserError(f"holds no {what}: {reason}", key=visible(str(self.folder)), hint=hint)
 
     def rerun(self, *changes: str) -> str:
         """The command that runs it again, as of :func:`made_again`."""

@@ -239,9 +239,9 @@ def test_a_part_of_a_run_is_made_whole_where_the_run_was_made(run: Path, capsys:
     for file in (run / "lower/g0.forward").iterdir():
         if file.is_file():
             file.unlink()
-    assert "the stage lower passed, but this is a part of the run's folder" in refused(
-        "--type", "kernels", capsys=capsys
-    )
+    told = refused("--type", "kernels", capsys=capsys)
+    assert "the stage lower passed, but this is a part of the run's folder" in told
+    assert told.splitlines()[1] == "Try: the same question, where the run was made"
 
 
 def test_a_run_without_lowering_names_the_stage_and_why(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
