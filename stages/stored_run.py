@@ -1,6 +1,7 @@
 """A stored run as a question reads it: what it does not hold is an error that says what to type."""
 
 import contextlib
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -158,7 +159,7 @@ def made_again(folder: Path, *changes: str) -> str:
         folder: the run's.
         changes: overrides.
     """
-    command = " ".join(["inductor-debug", "rerun", visible(str(folder)), *changes])
+    command = shlex.join(["inductor-debug", "rerun", visible(str(folder)), *changes])  # for zsh, [ begins a pattern
     return command if (folder / _CONFIGURATION).exists() else f"where the run was made: {command}"
 
 

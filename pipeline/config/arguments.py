@@ -124,7 +124,7 @@ def _reject_duplicate_stages(override: str) -> None:
                 key="stages",
                 place=override,
                 valid=f"each of {', '.join(closest_first(repeated[0], declared()))} at most once",
-                hint=f"stages=[{unique}]",
+                hint=f"'stages=[{unique}]'",
             )
 
 

@@ -275,7 +275,7 @@ def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str)
                 key=key,
                 place=override,
                 valid="a list [a,b], or several with --multirun",
-                hint=f"{key}=[{value}], or --multirun {override}",
+                hint=f"'{key}=[{value}]', or --multirun {override}",
             )
         none = "glob(" in value and key not in GROUPS  # which matches names of files
         hint = example_of(key, example_for(key)) if none else f"--multirun {quoted(_each_fitting(key, value))}"

@@ -27,7 +27,7 @@ def stage_not_selected(key: str, name: str, selected: list[str]) -> Configuratio
         f"the stage {name} is not selected, so its options have no effect; selected: {listed}; "
         f"all stages: {', '.join(closest_first(name, declared()))}",
         key=key,
-        hint=f"stages=[{','.join([*selected, name])}]",
+        hint=f"'stages=[{','.join([*selected, name])}]'",
     )
 
 

@@ -118,7 +118,7 @@ def _check_stages(config: Config) -> None:
             "got an empty list",
             key="stages",
             valid=f"one or more of {', '.join(declared())}",
-            hint="stages=[capture,report]",
+            hint="'stages=[capture,report]'",
         )
     for options in config.stages.values():
         if hasattr(options, "check"):

@@ -170,7 +170,7 @@ class Runner:
         if self.options.timeout_s <= 0:
             raise ConfigurationError(f"runner.timeout_s: got {self.options.timeout_s}; valid: seconds above 0.")
         if not config.stages:
-            raise ConfigurationError("stages: none is selected.\nTry: stages=[capture,constrain,report]")
+            raise ConfigurationError("stages: none is selected.\nTry: 'stages=[capture,constrain,report]'")
         self.memory_limit = memory_limit_of(self.options.memory_limit)
         self.log_limit = memory_limit_of(self.options.log_limit, "runner.log_limit")
         self.cache_limit = memory_limit_of(self.options.cache_limit, "runner.cache_limit")

@@ -34,7 +34,7 @@ class BenchmarkSection(ReportSection):
         wrong = bool(((report.get("numerics") or {}).get("summary") or {}).get("failed"))
         told = in_words(said(report, "benchmark"), "The code timed failed the comparison of numbers." if wrong else "")
         if speed_doubt(data):
-            again = "inductor-debug rerun RUN stages=[benchmark,report]"
+            again = "inductor-debug rerun RUN 'stages=[benchmark,report]'"
             return Answer("unknown", "not established", told, then=(again,))
         interval = speed_interval(data)
         word = f"{short(data['speedup'])} times"

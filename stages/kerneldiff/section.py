@@ -224,7 +224,7 @@ def _next(repros: Sequence[Mapping[str, Any]], bisected: bool) -> tuple[str, ...
     """What to type where the numbers are wrong: run what shows it, else look for what does; then bisect."""
     shown = next((row["path"] for row in repros if row.get("verified") and not row.get("violations")), None)
     smallest = f"inductor-debug repro RUN {Path(shown).name} --run" if shown else "inductor-debug minify RUN"
-    return (smallest,) if bisected else (smallest, "inductor-debug rerun RUN stages=[kerneldiff,bisect,report]")
+    return (smallest,) if bisected else (smallest, "inductor-debug rerun RUN 'stages=[kerneldiff,bisect,report]'")
 
 
 def answer(run: StoredRun, wanted: Wanted) -> Analysis:

@@ -22,7 +22,7 @@ _ENDED = {"crashed": "crashes", "timed_out": "times out"}
 _WRONG_FIRST: Sequence[State] = ("bad", "warn", "unknown", "good", "told")
 _COMMANDS = 3
 _PASSED = {
-    "profile": "inductor-debug rerun RUN stages=[profile,report]",
+    "profile": "inductor-debug rerun RUN 'stages=[profile,report]'",
     "": "inductor-debug compare RUN LATER_RUN",
 }
 """What one may want after a run in which nothing is wrong, by the stage that would have done it."""

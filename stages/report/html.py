@@ -5,6 +5,7 @@ import functools
 import hashlib
 import os
 import re
+import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -135,7 +136,7 @@ def heading(column: str) -> str:
 
 def purpose(command: str) -> str:
     """What a proposed command is for; empty for one that needs no word."""
-    words = command.split()
+    words = shlex.split(command)
     name = words[1] if len(words) > 1 and words[0] == "inductor-debug" else ""
     if name == "analyze":
         known = {key: question.text for stage in declared().values() for key, question in stage.questions.items()}

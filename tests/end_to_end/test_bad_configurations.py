@@ -89,14 +89,18 @@ CASES: dict[str, tuple[list[str], str, list[str]]] = {
     "stage not selected": (
         ["stages=[capture,report]", "stages.benchmark.repeats=5"],
         "stages.benchmark.repeats",
-        ["benchmark is not selected", "capture, report", "Try: stages=[capture,report,benchmark]"],
+        ["benchmark is not selected", "capture, report", "Try: 'stages=[capture,report,benchmark]'"],
     ),
     "stage not selected, added": (
         ["stages=[capture]", "+stages.benchmark.repeats=5"],
         "stages.benchmark",
         ["benchmark is not selected", *STAGES],
     ),
-    "duplicate stage": (["stages=[capture,constrain,capture]"], "stages", ["twice", "Try: stages=[capture,constrain]"]),
+    "duplicate stage": (
+        ["stages=[capture,constrain,capture]"],
+        "stages",
+        ["twice", "Try: 'stages=[capture,constrain]'"],
+    ),
     "no stage": (["stages=[]"], "stages", STAGES),
     "option of an unknown stage": (
         ["stages.kerneldif.factor=3"],
@@ -111,8 +115,12 @@ CASES: dict[str, tuple[list[str], str, list[str]]] = {
     "sweep without the flag": (["accel=none,mock"], "accel", ["--multirun accel=none,mock"]),
     "sweep of a value": (["dtype=float32,float64"], "dtype", ["Try: --multirun dtype=float32,float64\n"]),
     "sweep of models": (["model=resnet18,bert"], "model", ["one value", "Try: --multirun model=resnet18,bert\n"]),
-    "list without brackets": (["accel.dtypes=float16,int8"], "accel.dtypes", ["Try: accel.dtypes=[float16,int8], or"]),
-    "stages without brackets": (["stages=capture,lower"], "stages", ["Try: stages=[capture,lower], or --multirun"]),
+    "list without brackets": (
+        ["accel.dtypes=float16,int8"],
+        "accel.dtypes",
+        ["Try: 'accel.dtypes=[float16,int8]', or"],
+    ),
+    "stages without brackets": (["stages=capture,lower"], "stages", ["Try: 'stages=[capture,lower]', or --multirun"]),
     "experiment with a plus": (["+experiment=alignment_sweep"], "experiment", ["Try: experiment=alignment_sweep"]),
     "config dir": (["--config-dir", "nowhere"], "--config-dir", ["nowhere", "folders beside it"]),
     "config path": (["--config-path", "nowhere"], "--config-path", ["nowhere", "RUN/.hydra"]),

@@ -222,7 +222,7 @@ class Worker:
                 wanted = ",".join([need, *(item for item in order if item != need)])
                 problem = "which comes after it" if need in order else "which is not selected"
                 raise ConfigurationError(
-                    f"stages: {name} needs {need}, {problem}; selected: {', '.join(order)}.\nTry: stages=[{wanted}]"
+                    f"stages: {name} needs {need}, {problem}; selected: {', '.join(order)}.\nTry: 'stages=[{wanted}]'"
                 )
 
     def _run_stage(self, name: str) -> None:

@@ -199,7 +199,7 @@ def test_a_nan_whose_birth_place_was_filtered_out_is_nobodys_and_the_command_tha
         f"where it was born is not known: in {born}",
         f"  perhaps from {FILE}:12: x = self.scale(x)",
         f"  perhaps from {FILE}:14: return x.softmax(-1)",
-        f"  to learn where it was born, type inductor-debug rerun {run} backend.options.kernels=[{softmax},{scale}]",
+        f"  to learn where it was born, type inductor-debug rerun {run} 'backend.options.kernels=[{softmax},{scale}]'",
         "no infinity in what was printed",
     ]
     command = shlex.split(told[3].partition("type ")[2])

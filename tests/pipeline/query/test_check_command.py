@@ -74,7 +74,7 @@ def test_what_a_graph_break_hides_is_not_called_fit(
     (run / "capture/breaks.json").write_text("[")
     assert main(["check", str(run), "accel=strict16", *out]) == 2
     told = capsys.readouterr().err
-    again = f"Try: inductor-debug rerun {run} stages=[capture]\n"
+    again = f"Try: inductor-debug rerun {run} 'stages=[capture]'\n"
     assert "capture/breaks.json: not JSON" in told and told.count("Try: ") == 1 and told.endswith(again)
 
 

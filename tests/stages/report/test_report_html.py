@@ -38,7 +38,7 @@ def test_after_a_right_run_no_stage_is_proposed_that_ran() -> None:
     right = Entry("numerics", "Is it right?", "kerneldiff", "good", "yes")
     profiled = Entry("profile", "Where does the time go?", "profile", "told", "95 % in kernels")
     compare = "inductor-debug compare r1 LATER_RUN"
-    again = "inductor-debug rerun r1 stages=[profile,report]"
+    again = "inductor-debug rerun r1 'stages=[profile,report]'"
     assert led_by([right], "r1") == led_by([right, replace(profiled, empty=True)], "r1") == [again, compare]
     assert led_by([right, profiled], "r1") == [compare]
 
@@ -50,7 +50,7 @@ def test_after_a_right_run_no_stage_is_proposed_that_ran() -> None:
         ("inductor-debug repro r1 a.py --run", "Run the script that shows it"),
         ("inductor-debug repro r1 minified-a.py --run", "Run the smallest script that shows it"),
         ("inductor-debug rerun r1 +stages=kerneldiff", "Run it again, with the stage kerneldiff"),
-        ("inductor-debug rerun r1 stages=[profile,report]", "Run it again, with the stage profile"),
+        ("inductor-debug rerun r1 'stages=[profile,report]'", "Run it again, with the stage profile"),
         ("inductor-debug rerun r1 accel.strict=false", "Run it again, with accel.strict=false"),
         ("inductor-debug rerun r1 a.b=null c=null", "Run it again, with a.b and c not set"),
         ("inductor-debug rerun r1 a.b=null c=1", "Run it again, with a.b=null and c=1"),

@@ -151,7 +151,7 @@ def test_a_speed_up_that_interference_may_have_made_is_no_headline():
     html, data = report(full(**{"summary.json": busy}))
     [answer] = [entry for entry in data["contents"] if entry["key"] == "benchmark"]
     assert (answer["state"], answer["word"], answer["does"]) == ("unknown", "not established", "")
-    assert answer["then"] == ["inductor-debug rerun RUN stages=[benchmark,report]"]
+    assert answer["then"] == ["inductor-debug rerun RUN 'stages=[benchmark,report]'"]
     assert f"How fast it is: {reason}." in data["not_established"]
     assert f"{reason}. What was measured:" in "".join(Text(html).words)
 
