@@ -206,7 +206,7 @@ class _Comparing:
         notes = self._notes(evidence, difference.rows, done.notes, extra.note)
         first_failed = bool(difference.failed)
         if self.last and not first_failed and not self.config.sensitivity:
-            self.gold.leaves = evidence.gold.leaves = {}
+            self.gold.leaves = {}  # those of the evidence too
             self.standard.give_up_gold()
         drawn = self._further_draws(difference.rows, first_failed)
         calls = [1] * min(row.run for row in difference.failed) if first_failed else drawn.failing

@@ -32,8 +32,6 @@ _BEGIN = r"(?:(?<=-[IL])|(?<![\w/+.~-]))"
 _PACKAGES = re.compile(_BEGIN + r"/[^\s\"'(),:;=<>&]*?/(?:site|dist)-packages/")
 """A folder of packages."""
 _HOMES = re.compile(_BEGIN + r"/(?:home|Users)/[^/\s\"'(),:;=<>&\\]+")
-
-
 _LINK = re.compile(r'<a href="([^"#:]+)"[^>]*>(.*?)</a>', re.DOTALL)
 """Of the page to a file of the run."""
 _ON_PAGE = {
@@ -51,9 +49,11 @@ def bundle(run: StoredRun) -> bytes:
     host = str((manifest.get("machine") or {}).get("hostname") or "")
     packed = {name: _shortened(name, content, shorten, host) if name.endswith(_TEXT) else content
               for name, content in _kept(run)}  # fmt: skip
-    for name, change in ((files.REPORT_PAGE.path, _exported_page), (files.REPORT.path, _exported_data)):
-        if name in packed:
-            packed[name] = change(packed[name].decode(), packed).encode()
+    page, data = files.REPORT_PAGE.path, files.REPORT.path
+    if page in packed:
+        packed[page] = _exported_page(packed[page].decode(), packed).encode()
+    if data in packed:
+        packed[data] = _exported_data(packed[data].decode()).encode()
     if manifest:
         told = json.dumps(_anonymous(manifest, packed), indent=1).encode()
         packed[MANIFEST] = _shortened(MANIFEST, told, shorten, host)
@@ -76,7 +76,7 @@ def _exported_page(page: str, packed: Collection[str]) -> str:
     return _LINK.sub(link, page)
 
 
-def _exported_data(text: str, packed: Collection[str]) -> str:
+def _exported_data(text: str) -> str:
     """The page's data, whose commands say where to type them."""
     data = json.loads(text)
     entries = [data, *(data.get("contents") or [])]

@@ -72,16 +72,22 @@ def _data(shown: Sequence[Layer], found: Marks) -> dict[str, Row]:
     return {
         "violations.json": _by_graph(shown, found.findings, "violations of the profile", len, lambda each: _AMBER),
         "errors.json": _by_graph(shown, errors, "error over its own noise floor", lambda error: error.ratio,
-                                 lambda error: _RED if _at_fault(error, errors.values()) else
-                                 _GREEN if error.state == "right" else _AMBER),
+                                 _colors(errors.values())),
         "times.json": _by_graph(shown, found.times, "microseconds of a step", lambda each: each[0]),
         "flops.json": _by_graph(shown, found.flops, "FLOPs", lambda each: each),
     }  # fmt: skip
 
 
-def _at_fault(error: Error, errors: Iterable[Error]) -> bool:
-    """Whether the operation itself is wrong: where some are known to be, another value of their kernel is not."""
-    return error.culprit or (error.state != "right" and not any(each.culprit for each in errors))
+def _colors(errors: Iterable[Error]) -> Callable[[Error], str]:
+    """Red for what is wrong by itself: where some operations are known to be, a value beside one is not."""
+    known = any(error.culprit for error in errors)
+
+    def color(error: Error) -> str:
+        if error.state == "right":
+            return _GREEN
+        return _AMBER if known and not error.culprit else _RED
+
+    return color
 
 
 def _by_graph(

@@ -143,10 +143,10 @@ def test_what_a_stage_that_did_not_pass_says_goes_along_in_sarif(
 
 def test_an_operation_beside_the_wrong_one_in_its_kernel_is_not_shown_as_wrong() -> None:
     relu, pooling, right = Error("wrong", 9.0, culprit=True), Error("wrong", 9.0), Error("right", 0.5)
-    assert [model_explorer._at_fault(each, [relu, pooling, right]) for each in (relu, pooling, right)] == [
-        True, False, False,
-    ]  # fmt: skip
-    assert model_explorer._at_fault(pooling, [pooling, right])  # none is known to be: the value itself is shown
+    red, green, amber = model_explorer._RED, model_explorer._GREEN, model_explorer._AMBER
+    color = model_explorer._colors([relu, pooling, right])
+    assert [color(relu), color(pooling), color(right)] == [red, amber, green]
+    assert model_explorer._colors([pooling, right])(pooling) == red  # none is known to be: the value itself is shown
 
 
 def test_stages_are_junit_cases_of_each_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
