@@ -121,6 +121,8 @@ def compared(
 ) -> Comparison:
     """Run one test side and judge it; the standard is left as it was, so that many can be judged by it.
 
+    Gold that an earlier call gave up is run again.
+
     The inputs are those of the draw that the options name, as they were when the standard was made.
 
     Args:
@@ -146,6 +148,7 @@ def compared(
             test = sides.run_side("test", standard.case, lambda: _watched(function(), stack))
         if test.error:
             return _raised("test", test)
+        standard.bring_gold_back()
         execution = made[0].watch.execution()
         comparison = _Comparing(context, config, standard, made[0], test, last=last).comparison()
         return _with_execution(comparison, with_operations(execution, standard.case, made[0]))

@@ -10,7 +10,15 @@ import torch
 from torch import nn
 
 from inductor_debug import AcceleratorAdapter, diff
+from inductor_debug.models.case import Case
+from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import ConfigurationError
+from inductor_debug.stages.backends.compiled import compile_case
+from inductor_debug.stages.contract import MemoryArtifacts, StageContext
+from inductor_debug.stages.kerneldiff.config import KernelDiffConfig
+from inductor_debug.stages.kerneldiff.diff import compared
+from inductor_debug.stages.kerneldiff.standard import standard_of
+from inductor_debug.stages.settings import Settings
 
 
 class Scaled(AcceleratorAdapter):
@@ -139,6 +147,19 @@ def test_gold_is_let_go_of_where_nothing_needs_it_after_the_first_draw(last: boo
     found = diff(module.train(), args, backend="aot_eager", mode="training", draws=2, progress=told, **options)
     assert not found.failed and len(golds) == 1
     assert (golds[0] == 0) == last
+
+
+def test_gold_that_was_given_up_judges_again_where_it_is_asked_to() -> None:
+    """As localization asks, where a later call overwrote what the first had left."""
+    module, args = net()
+    case = Case.of(module.eval(), args, {}, "inference")
+    context = StageContext(Settings(ModelConfig("net")), MemoryArtifacts(), {"case": case}, lambda text: None)
+    config = KernelDiffConfig(draws=1, plots=False, store_baseline=False)
+    standard = standard_of(context, config)
+    for by, last in ((1e-7, True), (1e-3, False)):
+        assert standard.given_up is not last
+        found = compared(context, config, standard, lambda by=by: compile_case(case, Scaled(by)), last=last)
+    assert found.verdict == "defect" and all(row.floor_rms for row in found.failed), found.message
 
 
 def test_a_side_that_raises_is_not_established() -> None:
