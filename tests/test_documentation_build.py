@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from _generate import command_line, configuration, docstrings, python_names, stored_files
+from _generate import command_line, configuration, python_names, stored_files
 from omegaconf import OmegaConf
 
 import inductor_debug
 from inductor_debug.pipeline.cli import app
+from inductor_debug.pipeline.config import described_keys, docstrings
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import File
@@ -71,7 +72,7 @@ def test_a_key_that_nothing_describes_is_an_error_of_the_build() -> None:
         silent: int = 2
 
     with pytest.raises(docstrings.UndescribedError, match=r"stages\.new\.silent"):
-        list(configuration.keys(Options(), "stages.new."))
+        list(described_keys.keys(Options(), "stages.new."))
 
 
 def test_every_file_of_a_run_is_on_its_page_with_the_columns_of_its_table() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 
 from typer.models import ArgumentInfo, OptionInfo
 
-from _generate import docstrings
 from inductor_debug.pipeline.cli import app
 from inductor_debug.pipeline.command_line.app import in_order
+from inductor_debug.pipeline.config import docstrings
 from inductor_debug.pipeline.config import help as run_help
 
 PROGRAM = "inductor-debug"

@@ -3,15 +3,12 @@
 import dataclasses
 import re
 import typing
-from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import yaml
 
-from _generate import docstrings
-from inductor_debug.models.options import choices_of, items_of, range_of
+from inductor_debug.pipeline.config import docstrings
+from inductor_debug.pipeline.config.described_keys import Key, keys, shown_default
 from inductor_debug.pipeline.config.help import CONF, GROUPS
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.schema_fields import describe
@@ -39,22 +36,6 @@ TITLES = {
 """Group → the title of its section and what it is about."""
 
 
-@dataclass(frozen=True)
-class Key:
-    """A key of the configuration.
-
-    Attributes:
-        name: dotted. takes: the values in words. default: as it is typed. text: what it means, as a docstring has it.
-        items: the dataclass of an item, where it is a list of mappings.
-    """
-
-    name: str
-    takes: str
-    default: str
-    text: str
-    items: type | None = None
-
-
 def page() -> str:
     """The whole page; UndescribedError where a key is described nowhere."""
     found = list(keys(Config(), ""))
@@ -72,47 +53,6 @@ def page() -> str:
             shown = [_shown(key) for key in keys(stage.options(), f"{prefix}.")]
             parts += [f"### {prefix}\n", *(shown or ["This stage has no options.\n"])]
     return "\n".join(parts)
-
-
-def keys(node: Any, prefix: str) -> Iterator[Key]:
-    """Every key of an instance of a dataclass and of those within it, in the order of their fields.
-
-    Args:
-        node: with the defaults. Fields of it that hold dataclasses are walked too.
-        prefix: of its keys, with the dot.
-    """
-    said, hints = docstrings.described(type(node)), typing.get_type_hints(type(node))
-    for item in dataclasses.fields(node):
-        value, name = getattr(node, item.name), f"{prefix}{item.name}"
-        if dataclasses.is_dataclass(value):
-            yield from keys(value, f"{name}.")
-            continue
-        if item.name not in said:
-            raise docstrings.UndescribedError(f"{name}: {type(node).__qualname__} does not describe it")
-        within = next((one for one in typing.get_args(hints[item.name]) if dataclasses.is_dataclass(one)), None)
-        yield Key(name, _takes(item, hints[item.name]), _default(name, value), said[item.name], _as_type(within))
-
-
-def _takes(item: "dataclasses.Field[Any]", annotation: Any) -> str:
-    """The values of a field in words: its range or closed set where it declares one, else its type."""
-    declared_range, choices, each = range_of(item), choices_of(item), items_of(item)
-    null = " or `null`" if type(None) in typing.get_args(annotation) else ""
-    if declared_range is not None:
-        return declared_range.valid() + null
-    if choices:
-        return ", ".join(f"`{choice}`" for choice in choices) + null
-    if each:
-        return f"a list of {', '.join(f'`{one}`' for one in each)}{null}"
-    within = [one for one in typing.get_args(annotation) if dataclasses.is_dataclass(one)]
-    return f"a list of mappings{null}" if within else describe(annotation).replace(" or null", null)
-
-
-def _default(name: str, value: Any) -> str:
-    if name == "stages":
-        listed = yaml.safe_load((CONF / "config.yaml").read_text(encoding="utf-8"))["defaults"]
-        value = next(entry["stages"] for entry in listed if isinstance(entry, dict) and "stages" in entry)
-    shown = yaml.safe_dump(value, default_flow_style=True, width=10**6).removesuffix("...\n").strip()
-    return "given by the model's file" if value == "???" else f"`{shown}`"
 
 
 def _shown(key: Key) -> str:
@@ -177,16 +117,14 @@ def _builder(file: Path) -> str:
     for name, value in build.items():
         if name not in said:
             raise docstrings.UndescribedError(f"{target} does not describe {name}, which {file.name} sets")
-        rows.append([f"`model.build.{name}`", _default(name, value), docstrings.sentence(docstrings.cell(said[name]))])
+        rows.append(
+            [f"`model.build.{name}`", shown_default(name, value), docstrings.sentence(docstrings.cell(said[name]))]
+        )
     return f"With `model={file.stem}`:\n\n" + docstrings.table(("key", "default", "what"), rows)
 
 
 def _group(name: str) -> str:
     return name.partition(".")[0] if "." in name else ""
-
-
-def _as_type(found: Any) -> type | None:
-    return found if isinstance(found, type) else None
 
 
 def _quoted(text: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, get_type_hints
 
 import inductor_debug
-from _generate import docstrings
+from inductor_debug.pipeline.config import docstrings
 
 HEADER = """# Python
 

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from _generate import docstrings
 from inductor_debug.models.shapes import Number
+from inductor_debug.pipeline.config import docstrings
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import File, Json, Table
 
