@@ -109,6 +109,7 @@ def test_what_can_not_be_a_baseline_is_exit_code_2(workplace: Workplace, argumen
     assert told in output and "Traceback" not in output
 
 
+@pytest.mark.slow
 def test_a_damaged_baseline_is_exit_code_2(workplace: Workplace) -> None:
     finished, source, _ = workplace.run()
     assert finished.returncode == 0

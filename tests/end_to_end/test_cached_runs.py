@@ -71,6 +71,7 @@ def test_a_sweep_makes_once_what_an_axis_does_not_change(place: Path, monkeypatc
     assert {"capture/graphs/g0.forward.json", "kerneldiff/outputs.csv"} <= files.keys()
 
 
+@pytest.mark.slow
 def test_a_kept_result_brings_no_options_of_a_backend_that_it_was_not_asked_about(place: Path) -> None:
     only = ("stages=[capture,report]", "backend=inductor")
     _, other = run(place, *only, "backend.inductor.max_fusion_size=2")
@@ -104,6 +105,7 @@ def test_the_users_code_and_the_variables_that_it_reads_count(place: Path, monke
     assert "constrain: not in the cache" not in text  # it follows capture, which has said why
 
 
+@pytest.mark.slow
 def test_a_module_of_the_same_name_elsewhere_is_another(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,6 +172,7 @@ def test_what_was_written_meanwhile_is_of_no_known_state(place: Path) -> None:
     assert cached(run(place, only)[1]) == []
 
 
+@pytest.mark.slow
 def test_a_strict_violation_skips_what_is_in_the_cache(place: Path) -> None:
     run(place, STAGES)
     _, strict = run(place, STAGES, "accel=strict16", code=1)

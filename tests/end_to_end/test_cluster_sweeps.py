@@ -26,6 +26,7 @@ def compared(row: dict[str, str]) -> dict[str, str]:
     return {key: value for key, value in row.items() if key not in DIFFER and not key.endswith(times)}
 
 
+@pytest.mark.slow
 def test_jobs_that_run_at_the_same_time_share_what_they_make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent))
     parallel = command(*WORDS, "cluster=joblib", "hydra.launcher.n_jobs=3", "hydra.sweep.dir=parallel", cwd=tmp_path)

@@ -10,6 +10,7 @@ STAGES = "stages=[capture,constrain,lower,kerneldiff]"
 FAULT = "backend.inductor.cpp.inject_relu_bug_TESTING_ONLY=accuracy"
 
 
+@pytest.mark.slow
 def test_a_fault_in_a_kernel_is_worse_and_its_end_is_better(
     run: Callable[..., Finished], capsys: pytest.CaptureFixture[str]
 ) -> None:

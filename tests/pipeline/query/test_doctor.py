@@ -116,6 +116,7 @@ def test_exit_code_and_json(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     assert "bad     TorchInductor on the CPU: " in printed and "        try: apt-get install g++" in printed
 
 
+@pytest.mark.slow
 def test_here_torch_compiles_and_without_a_compiler_it_does_not(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checks._torch(checks._tried("torch_build")).state == "ok"
     assert checks._compiler().state == "ok"

@@ -180,6 +180,7 @@ def test_nothing_is_executed_before_the_answer_is_yes(run: Path, capsys: Capture
     assert not mark.exists()
 
 
+@pytest.mark.slow
 def test_the_exit_code_of_a_script_is_passed_on(run: Path, capsys: Capture) -> None:
     assert f"FOUND {REFUSED}" in said(capsys, run, "numbers.py", "--run", "--yes").splitlines()
     found = json.loads(said(capsys, run, "numbers.py", "--run", "--yes", "--format", "json"))

@@ -15,7 +15,7 @@ from inductor_debug.stages.mock_backends import mock_backend
 SCRIPT = torch_fingerprint.__file__
 
 
-@pytest.mark.parametrize(("work", "alone"), [("import", None), ("use", "bare")])
+@pytest.mark.parametrize(("work", "alone"), [("import", None), pytest.param("use", "bare", marks=pytest.mark.slow)])
 def test_nothing_of_torch_is_changed(work: str, alone: str | None, tmp_path: Path) -> None:
     """In fresh processes: the first tells which modules of torch come, the others have them from the start."""
     names = tmp_path / "names"

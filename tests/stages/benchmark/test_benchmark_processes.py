@@ -47,6 +47,7 @@ def environment_of(result: StageResult) -> Machine:
     return result.artifacts["benchmark/environment.json"]
 
 
+@pytest.mark.slow
 def test_without_a_stage_that_compiled_the_first_process_compiles_and_the_second_loads(variables):
     context = StageContext(settings(mode="training"), MemoryArtifacts(), children=variables)
     result = BenchmarkStage(QUICK).run(context)
@@ -122,6 +123,7 @@ def test_how_a_process_ended_is_told_by_its_signal_or_its_code():
     assert benchmark_models.net()[1][0].shape == (2, 16)
 
 
+@pytest.mark.slow
 def test_while_processes_sample_this_one_holds_neither_model_nor_compiled_code(variables):
     context = StageContext(settings(), MemoryArtifacts(), children=variables)
     compiled_case(context)

@@ -35,6 +35,7 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Measured:
     return result, [json.loads(line) for line in notes.read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_no_process_that_measures_holds_a_copy_of_the_weights(measured: Measured) -> None:
     assert {note["copies"] for note in measured[1]} == {1}  # the model's own
 

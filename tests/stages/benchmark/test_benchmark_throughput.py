@@ -188,6 +188,7 @@ def measured(variables: dict[str, str]) -> StageResult:  # noqa: F811
     return stage.BenchmarkStage(options).run(StageContext(run, MemoryArtifacts(), children=variables))
 
 
+@pytest.mark.slow
 def test_a_real_model_is_built_at_each_size_and_both_failures_are_told(measured: StageResult) -> None:
     found = files.THROUGHPUT.records(MemoryArtifacts(measured.artifacts))
     assert found is not None and [(row.batch_size, row.side) for row in found] == [

@@ -115,7 +115,9 @@ def test_a_wide_sum_beside_narrow_storage_is_none() -> None:
     assert judged(context_of(numerics)).status == "passed"
 
 
-@pytest.mark.parametrize(("fault", "strength"), [("scale", 0.3), ("dropped_tail", 1)])
+@pytest.mark.parametrize(
+    ("fault", "strength"), [pytest.param("scale", 0.3, marks=pytest.mark.slow), ("dropped_tail", 1)]
+)
 def test_a_planted_fault_is_a_defect_beside_storage_rounding(fault: str, strength: float) -> None:
     context = context_of(NumericsConfig(storage={"float32": "bfloat16"}))
     adapter = PlantedFault("emulated", "addmm_1", fault, accel=context.settings.accel, strength=strength)

@@ -57,7 +57,9 @@ def made(build: dict[str, Any], *, exercise: bool) -> Case:
     return build_case(ModelConfig("model", build, sequence_length=12, image_size=32, exercise=exercise))
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "fault", [pytest.param(fault, marks=[pytest.mark.slow] * (FAULTS[fault][0] is NET)) for fault in FAULTS]
+)
 def test_a_fault_shows_in_an_exercised_model_alone(fault: str) -> None:
     build, plant = FAULTS[fault]
     assert verdict(build, plant, exercise=True) == "defect"

@@ -222,6 +222,7 @@ class Argmin(nn.Module):
         return hidden.argmin()
 
 
+@pytest.mark.slow
 def test_torchs_own_wrong_argmin_is_seen_at_every_seed() -> None:
     torch.manual_seed(0)
     module = Argmin().eval()

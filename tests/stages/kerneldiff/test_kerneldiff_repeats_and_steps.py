@@ -172,7 +172,7 @@ def test_inputs_written_in_place_hide_no_wrong_gradients() -> None:
     assert rows.loc[("parameter", "layer.weight"), "verdict"] == "defect", result.message
 
 
-@pytest.mark.parametrize("optimizer", ["sgd", "adamw"])
+@pytest.mark.parametrize("optimizer", [pytest.param("sgd", marks=pytest.mark.slow), "adamw"])
 def test_wrong_gradients_show_in_the_parameters(optimizer: str) -> None:
     result = run(context("WrongBackward"), steps=2, learning_rate=0.1, optimizer=optimizer)
     rows = result.artifacts["kerneldiff/outputs.csv"].set_index(["kind", "path"])

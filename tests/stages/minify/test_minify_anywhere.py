@@ -39,6 +39,7 @@ class Net(torch.nn.Module):
         return self.second(self.counting(torch.relu(self.first(x))))
 
 
+@pytest.mark.slow
 def test_a_storm_is_the_module_and_the_calls_that_bring_it() -> None:
     further: list[tuple[Any, Any]] = [((torch.randn(2, 4),), {}) for _ in range(5)]
     found = minify(Net().eval(), (torch.randn(2, 4),), backend=minify_asked.slow, calls=further, dynamic=False,
@@ -47,6 +48,7 @@ def test_a_storm_is_the_module_and_the_calls_that_bring_it() -> None:
     assert "torch.nn.Linear" not in found.script and "self.calls += 1" in found.script
 
 
+@pytest.mark.slow
 def test_a_run_leaves_a_script_of_a_storm_that_guards_saw() -> None:
     case = Case.of(Net().eval(), (torch.randn(2, 4),), {}, "inference")
     guards = StageRecord("guards", "passed", 1.0, "", summary={"guards": {"recompiling": {"repeat": ["static"]}}})

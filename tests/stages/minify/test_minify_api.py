@@ -100,6 +100,7 @@ def test_the_exit_codes_of_a_script(tmp_path: Path) -> None:
     assert done.returncode == 1 and "FOUND nothing" in done.stdout
 
 
+@pytest.mark.slow
 def test_a_wrong_number_does_not_become_a_crash(tmp_path: Path) -> None:
     """Without the product before it the backend aborts: the two of them are the smallest program that is wrong."""
     found = smallest(minify_backends.blurred)
@@ -108,6 +109,7 @@ def test_a_wrong_number_does_not_become_a_crash(tmp_path: Path) -> None:
     assert ran(found, tmp_path).returncode == 0
 
 
+@pytest.mark.slow
 def test_a_flaky_failure_is_told_with_its_rate() -> None:
     found = smallest(minify_backends.busy)
     assert operations(found) == ["native_layer_norm"] and found.failure.startswith("error OSError")
@@ -120,12 +122,14 @@ def test_what_takes_two_operations_keeps_both() -> None:
     assert operations(found) == ["native_layer_norm", "relu"] and found.verified and found.minimal
 
 
+@pytest.mark.slow
 def test_what_takes_known_sizes_beside_symbolic_ones_is_found() -> None:
     with torch._dynamo.config.patch(assume_static_by_default=False):
         found = smallest(minify_backends.specialized)
     assert operations(found) == ["relu"] and found.verified and "dynamic=True" not in found.script
 
 
+@pytest.mark.slow
 def test_torchs_own_bug_is_one_operation_with_the_option_that_makes_it() -> None:
     found = smallest("inductor", inductor={"cpp": {"inject_relu_bug_TESTING_ONLY": "accuracy"}},
                      at=("g0.forward", ["relu"]))  # fmt: skip
@@ -146,6 +150,7 @@ def test_a_backward_graph_is_looked_at_in_training() -> None:
     assert operations(found) == ["threshold_backward"]
 
 
+@pytest.mark.slow
 def test_a_search_goes_on_from_what_is_known(tmp_path: Path) -> None:
     first = smallest(minify_backends.refusing, folder=tmp_path)
     again = smallest(minify_backends.refusing, folder=tmp_path)

@@ -64,6 +64,7 @@ def ran(text: str, folder: Path, *arguments: str) -> int:
     return subprocess.run([sys.executable, str(folder / "repro.py"), *arguments], env=where, check=False).returncode
 
 
+@pytest.mark.slow
 def test_a_backend_that_takes_dynamos_graphs_is_shown_one_of_their_calls(tmp_path: Path) -> None:
     """Of AOTAutograd's graphs it says something else, which is not the failure of the model."""
     found = found_of(backend=minify_asked.refusing_gelu)
@@ -79,6 +80,7 @@ def test_a_wrong_gradient_keeps_forward_and_backward_together() -> None:
     assert ".requires_grad_()" in found.script and "torch.autograd.grad" in found.script
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_at_a_later_call_is_called_as_often() -> None:
     found = found_of(backend=minify_asked.wrong_from_third_call)
     assert (found.failure, found.verified) == ("defect", True), found.message
@@ -164,7 +166,9 @@ def test_a_command_that_is_no_program_is_refused() -> None:
         Command(["no-such-program"], Compiled(Compiler("'eager'")))
 
 
-@pytest.mark.parametrize(("budget_s", "message"), [(0.1, "Not established"), (60.0, "No failure")])
+@pytest.mark.parametrize(
+    ("budget_s", "message"), [(0.1, "Not established"), pytest.param(60.0, "No failure", marks=pytest.mark.slow)]
+)
 def test_what_is_slow_is_no_hang(budget_s: float, message: str) -> None:
     """A part of it tells how long the whole may take; where time is up before that, nothing is said of it."""
     many = torch.nn.Sequential(*(torch.nn.Tanh() for _ in range(40)))

@@ -45,6 +45,7 @@ FOUR: list[tuple[Any, ...]] = [()] * 4
 EVEN = Failure("storm", "storm on attribute even")
 
 
+@pytest.mark.slow
 def test_a_counter_deep_in_a_model_is_told_in_two_statements(tmp_path: Path) -> None:
     found = smallest(planted.Counting(), *FOUR, compiler=Compiler("'inductor'"))
     assert (found.failure, found.node, found.target) == ("storm on attribute seen", "encoder.layers.1", "Counting")

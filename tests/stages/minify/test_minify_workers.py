@@ -205,6 +205,7 @@ def test_neither_the_network_nor_this_tool_is_there(run: Run) -> None:
     assert found.code == 1 and "must not need this tool: inductor_debug" in found.output
 
 
+@pytest.mark.slow
 def test_random_numbers_differ_from_run_to_run_and_hashes_do_not(forked_with_torch: Run) -> None:
     text = "import torch, random, numpy; print(torch.initial_seed(), random.random(), numpy.random.rand(), hash('a'))"
     *first, first_hash = forked_with_torch(text).output.split()

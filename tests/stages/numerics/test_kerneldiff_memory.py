@@ -94,6 +94,7 @@ def extra_memory(names, uses):
 needs_peak = pytest.mark.skipif(not os.access("/proc/self/clear_refs", os.W_OK), reason="no record of peak memory")
 
 
+@pytest.mark.slow
 @needs_peak
 def test_reading_three_large_tensors_takes_little_memory():
     found = extra_memory(["csr", "duplicates", "by channel", "complex"], ["walk"])

@@ -19,6 +19,7 @@ PROGRAM = Path(__file__).parents[1].joinpath("triton_program.py")
 CASES = ["float32:finite", "float32:special", "bfloat16:special", "float64:exact", "int32:finite"]
 
 
+@pytest.mark.slow
 def test_the_kernels_find_what_plain_torch_finds() -> None:
     environment = os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     ended = subprocess.run(

@@ -4,6 +4,7 @@ import dataclasses
 import itertools
 from collections import Counter
 
+import pytest
 import torch
 from torch import nn
 
@@ -44,6 +45,7 @@ class Stepping(nn.Module):
         return torch.where(y > 1, y + 0.01, y)
 
 
+@pytest.mark.slow
 def test_kept_noise_gives_the_verdicts_of_runs_of_their_own() -> None:
     """Which errors noise explains depends on the machine's kernels: both verdicts are asked of all cases together."""
     found: Counter[tuple[str, str]] = Counter()

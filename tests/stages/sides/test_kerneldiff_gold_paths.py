@@ -220,7 +220,7 @@ def opt(dtype: torch.dtype) -> nn.Module:
     return OPTForCausalLM(options).to(dtype)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("dtype", [torch.float32, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("name", ["block", pytest.param("opt", marks=pytest.mark.slow)])
 @pytest.mark.parametrize(("adapter", "verdicts"), [("aot_eager", ("exact", "within_floor")), ("Scaled", ("defect",))])
 def test_attention_without_dropout_does_not_stop_gold_from_drawing_alike(
