@@ -47,13 +47,14 @@ _NONE: Mapping[str, Any] = {}
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
-def read_bytes(path: Path, kind: str = "text", root: Path | None = None) -> bytes:
+def read_bytes(path: Path, kind: str = "text", root: Path | None = None, last: int | None = None) -> bytes:
     """A regular file's content.
 
     Args:
         path: of the file.
         kind: key of :data:`LIMITS`.
         root: a folder that the file must be in, links followed; None for anywhere.
+        last: only so many bytes at its end, of a file of any size; None for all.
 
     Raises:
         FileNotFoundError: there is none.
@@ -68,6 +69,9 @@ def read_bytes(path: Path, kind: str = "text", root: Path | None = None) -> byte
             about = os.fstat(handle)
             if not stat.S_ISREG(about.st_mode):
                 raise _damage(path, f"is {_kind_of_file(about.st_mode)}", "a regular file")
+            if last is not None:
+                file.seek(max(0, about.st_size - last))
+                return _content(file, last)
             content = b"" if about.st_size > LIMITS[kind] else _content(file, LIMITS[kind] + 1)
             size = max(about.st_size, len(content))
             if size > LIMITS[kind]:

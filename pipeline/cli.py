@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline import completion
-from inductor_debug.pipeline.command_line import checking, keeping, reading, running
+from inductor_debug.pipeline.command_line import checking, keeping, reading, running, serving
 from inductor_debug.pipeline.command_line.app import app, in_order, own_flags
 from inductor_debug.pipeline.loudness import QUIET_FLAGS, VERBOSE_FLAGS, of_one_command
 from inductor_debug.pipeline.run.commands import entry
@@ -15,7 +15,7 @@ from inductor_debug.pipeline.streams import steady_streams
 from inductor_debug.pipeline.terminal import tell_error
 
 __all__ = ["app", "main"]
-MODULES = (running, reading, checking, keeping)
+MODULES = (running, reading, checking, keeping, serving)
 """Each registers its commands."""
 
 

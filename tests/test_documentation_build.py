@@ -72,7 +72,7 @@ def test_a_key_that_nothing_describes_is_an_error_of_the_build() -> None:
         silent: int = 2
 
     with pytest.raises(docstrings.UndescribedError, match=r"stages\.new\.silent"):
-        list(described_keys.keys(Options(), "stages.new."))
+        [configuration.shown(key) for key in described_keys.keys(Options(), "stages.new.")]
 
 
 def test_every_file_of_a_run_is_on_its_page_with_the_columns_of_its_table() -> None:

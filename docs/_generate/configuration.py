@@ -42,20 +42,23 @@ def page() -> str:
     parts = [HEADER]
     for group, (title, about) in TITLES.items():
         parts.append(f"## {title}\n\n{about}\n")
-        parts += [_shown(key) for key in found if _group(key.name) == group and key.name != "stages"]
+        parts += [shown(key) for key in found if _group(key.name) == group and key.name != "stages"]
         if group in GROUPS:
             parts.append(_choices(group))
     parts.append("## stages\n\nThe stages that run, and their options.\n")
-    parts += [_shown(key) for key in found if key.name == "stages"]
+    parts += [shown(key) for key in found if key.name == "stages"]
     for stage in declared().values():
         if is_ours(stage):
             prefix = f"stages.{stage.name}"
-            shown = [_shown(key) for key in keys(stage.options(), f"{prefix}.")]
-            parts += [f"### {prefix}\n", *(shown or ["This stage has no options.\n"])]
+            options = [shown(key) for key in keys(stage.options(), f"{prefix}.")]
+            parts += [f"### {prefix}\n", *(options or ["This stage has no options.\n"])]
     return "\n".join(parts)
 
 
-def _shown(key: Key) -> str:
+def shown(key: Key) -> str:
+    """A key as the page has it; UndescribedError where no docstring says what it means."""
+    if not key.text:
+        raise docstrings.UndescribedError(f"{key.name}: no docstring describes it")
     lines = [
         f"```{{confval}} {key.name}",
         f":type: {_quoted(key.takes)}",

@@ -22,7 +22,7 @@ from inductor_debug.pipeline.loudness import (
 from inductor_debug.pipeline.terminal import say
 
 ORDER = ("run", "rerun", "minify", "list", "show", "report", "export", "analyze", "compare", "repro", "check",
-         "profiles", "doctor", "clean", "cache")  # fmt: skip
+         "profiles", "dashboard", "doctor", "clean", "cache")  # fmt: skip
 """Commands as the help lists them; others follow."""
 
 

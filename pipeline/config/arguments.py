@@ -230,3 +230,11 @@ def _stage_names(stages: Any, file: Path) -> list[str]:
         if name not in declared():
             raise invalid_choice("stages", name, declared(), where=str(file))
     return names
+
+
+def quoted(word: str) -> str:
+    """A word as Hydra's grammar takes any text, and OmegaConf as no interpolation."""
+    plain = re.sub(r"\\*\$\{", lambda found: "\\" * (2 * (len(found[0]) - 2)) + "\\${", word)
+    escaped = re.sub(r"(\\*)'", lambda found: found[1] * 2 + "\\'", plain)
+    ending = len(escaped) - len(escaped.rstrip("\\"))
+    return f"'{escaped}{escaped[len(escaped) - ending :]}'"

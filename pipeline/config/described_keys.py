@@ -1,6 +1,7 @@
 """Every key of the configuration, as the schema and its docstrings describe it."""
 
 import dataclasses
+import itertools
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +12,9 @@ import yaml
 from inductor_debug.models.options import choices_of, items_of, range_of
 from inductor_debug.pipeline.config import docstrings
 from inductor_debug.pipeline.config.help import CONF
+from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.schema_fields import describe
+from inductor_debug.stages.registry import declared
 
 
 @dataclass(frozen=True)
@@ -19,7 +22,9 @@ class Key:
     """A key of the configuration.
 
     Attributes:
-        name: dotted. takes: the values in words. default: as it is typed. text: what it means, as a docstring has it.
+        name: dotted. takes: the values in words. default: as it is typed.
+        text: what it means, as a docstring has it; "" where none says it.
+        field, annotation: of the dataclass that has it. value: its default.
         items: the dataclass of an item, where it is a list of mappings.
     """
 
@@ -27,7 +32,21 @@ class Key:
     takes: str
     default: str
     text: str
+    field: "dataclasses.Field[Any]"
+    annotation: Any
+    value: Any
     items: type | None = None
+
+    @property
+    def nullable(self) -> bool:
+        """Whether it may be null."""
+        return type(None) in typing.get_args(self.annotation)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The closed set of its values as they are typed, but for null; empty where it has none."""
+        kinds = {self.annotation, *typing.get_args(self.annotation)}
+        return choices_of(self.field) or (("true", "false") if bool in kinds else ())
 
 
 def keys(node: Any, prefix: str) -> Iterator[Key]:
@@ -43,10 +62,10 @@ def keys(node: Any, prefix: str) -> Iterator[Key]:
         if dataclasses.is_dataclass(value):
             yield from keys(value, f"{name}.")
             continue
-        if item.name not in said:
-            raise docstrings.UndescribedError(f"{name}: {type(node).__qualname__} does not describe it")
         within = next((one for one in typing.get_args(hints[item.name]) if dataclasses.is_dataclass(one)), None)
-        yield Key(name, _takes(item, hints[item.name]), shown_default(name, value), said[item.name], _as_type(within))
+        hint = hints[item.name]
+        text, default = said.get(item.name, ""), shown_default(name, value)
+        yield Key(name, _takes(item, hint), default, text, item, hint, value, _as_type(within))
 
 
 def _takes(item: "dataclasses.Field[Any]", annotation: Any) -> str:
@@ -74,3 +93,9 @@ def shown_default(name: str, value: Any) -> str:
 
 def _as_type(found: Any) -> type | None:
     return found if isinstance(found, type) else None
+
+
+def all_keys() -> list[Key]:
+    """Those of every run, and the options of every stage."""
+    stages = (keys(stage.options(), f"stages.{stage.name}.") for stage in declared().values())
+    return [*keys(Config(), ""), *itertools.chain.from_iterable(stages)]

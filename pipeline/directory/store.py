@@ -19,7 +19,7 @@ from inductor_debug.pipeline.directory.names import LOG, OWNER, SUMMARY
 from inductor_debug.pipeline.directory.ownership import is_owned
 from inductor_debug.pipeline.directory.summary import EXIT_CODES
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.artifacts.records import Benchmark
+from inductor_debug.stages.artifacts.records import Benchmark, Summary
 from inductor_debug.stages.settings import shown_name
 from inductor_debug.stages.stored_run import made_again
 
@@ -110,11 +110,16 @@ def began(run: Path) -> float:
     Of a run without one when its owner's file, else its log, was written.
     """
     with contextlib.suppress(OSError, DamagedError, TypeError, KeyError, ValueError, OverflowError):
-        return datetime.fromisoformat(stored.read_json(run / SUMMARY, Any, run)["run"]["started"]).timestamp()
+        return moment(stored.read_json(run / SUMMARY, Any, run)["run"]["started"])
     for name in (OWNER, LOG):
         with contextlib.suppress(OSError):
             return (run / name).stat().st_mtime
     return 0.0
+
+
+def moment(started: str) -> float:
+    """When a result says that its run started, in seconds since 1970; ValueError or OverflowError for no time."""
+    return datetime.fromisoformat(started).timestamp()
 
 
 def existing(run: Path) -> Path:
@@ -182,6 +187,11 @@ def row(run: Path) -> dict[str, Any]:
     except RunDirectoryError:
         verdict = "rejected" if _rejection(run) else NO_RESULT
         return dict.fromkeys(COLUMNS) | {"run": str(run), **_configured(run), "verdict": verdict, DAMAGE: None}
+    return row_of(run, summary)
+
+
+def row_of(run: Path, summary: Summary) -> dict[str, Any]:
+    """As :func:`row`, of a run whose result is read already."""
     benchmark = summary.benchmark or Benchmark()
     interval = [float(limit) for limit in benchmark.speedup_ci95 or () if limit is not None]
     shown = "{:.3g} to {:.3g}".format(*interval) if interval else None

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from inductor_debug.stages.accelerators.profile import Profile
     from inductor_debug.stages.constrain.tables import LineCost
+    from inductor_debug.stages.rules.violations import Violations
 
 
 def read_graphs(run: Path) -> list[GraphRecord]:
@@ -77,6 +78,25 @@ def _valid(found: Against, graphs: Iterable[GraphRecord]) -> "tuple[Profile, str
 
 
 @dataclass(frozen=True)
+class Judged:
+    """What a profile says of captured graphs.
+
+    Attributes:
+        violations: all findings.
+        table: what they come to by rule.
+        message: whether the model fits, what was checked, and what could not be looked at.
+        failed: a strict profile is broken, or can't be shown to be kept.
+        lines: the source lines that are rejected or whose findings cost most, as the report shows them.
+    """
+
+    violations: "Violations"
+    table: "pandas.DataFrame"
+    message: str
+    failed: bool
+    lines: "Sequence[LineCost]"
+
+
+@dataclass(frozen=True)
 class Checked:
     """What ``check`` made: the table, the folder it is stored in, and a note for the reader or nothing.
 
@@ -94,20 +114,34 @@ class Checked:
 
 def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     """Neither ``--grid`` nor ``--models``: every violation, and what they come to by rule, as the stage stores them."""
+    run = store.existing(run)
+    found = judge(read_graphs(run), read_breaks(run), against(run, asked))
+    folder = _made(out, "check")
+    for name, content in ((files.VIOLATIONS.path, found.violations.table), (files.BY_RULE.path, found.table)):
+        file = folder / Path(name).name
+        write_atomically(file, encode(file.name, content))
+    return Checked(found.table, folder, found.message, found.failed, found.lines)
+
+
+def judge(graphs: Sequence[GraphRecord], breaks: Sequence[BreakRecord], found: Against) -> Judged:
+    """Whether captured graphs fit a profile.
+
+    Args:
+        graphs: a run's, as :func:`read_graphs` gives them.
+        breaks: the same run's, see :func:`read_breaks`.
+        found: the profile, from :func:`~pipeline.query.check_profile.against`.
+
+    Raises:
+        ConfigurationError: a value of the profile is not valid.
+    """
     from inductor_debug.stages.constrain.stage import figures_of, judged, message_of
     from inductor_debug.stages.constrain.tables import by_rule, top_lines
     from inductor_debug.stages.rules.engine import check
 
-    run = store.existing(run)
-    graphs, found = read_graphs(run), against(run, asked)
     profile, note = _valid(found, graphs)
     violations = check(graphs, profile)
-    folder, table = _made(out, "check"), files.BY_RULE.frame(by_rule(violations, graphs))
-    for name, content in ((files.VIOLATIONS.path, violations.table), (files.BY_RULE.path, table)):
-        file = folder / Path(name).name
-        write_atomically(file, encode(file.name, content))
     looked = bool(violations.profile.rules)
-    failed, outside = judged(violations, read_breaks(run), looked)
+    failed, outside = judged(violations, breaks, looked)
     fits = message_of(violations, looked, outside)
     if found.passed_over and looked and not violations.rows:
         fits = in_words(f"The other rules of {violations.profile.name} find nothing.", outside)
@@ -116,7 +150,8 @@ def once(run: Path, asked: Asked, out: Path | None) -> Checked:
     nodes = itertools.chain.from_iterable(graph.nodes for graph in graphs)
     code = {str(node.source): node.source.code for node in nodes if node.source}
     lines = top_lines(violations, code)
-    return Checked(table, folder, "\n".join(filter(None, (message, found.unlooked, note))), failed, lines)
+    table = files.BY_RULE.frame(by_rule(violations, graphs))
+    return Judged(violations, table, "\n".join(filter(None, (message, found.unlooked, note))), failed, lines)
 
 
 def grid(run: Path, asked: Asked, overrides: Sequence[str], out: Path | None) -> Checked:

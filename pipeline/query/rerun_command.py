@@ -1,6 +1,5 @@
 """A stored run made again, in a new directory: as it was, or to look for its failure's smallest script."""
 
-import re
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from inductor_debug.models.errors import DamagedError, UserError
 from inductor_debug.models.visible import visible
+from inductor_debug.pipeline.config.arguments import quoted
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.query import trust
@@ -83,13 +83,5 @@ def _readable(run: Path, hint: str) -> None:
 
 def minify_overrides(command: Sequence[str] | None) -> list[str]:
     """The words with which a run looks for a smallest script: of any failure, or of what a command says yes of."""
-    words = ",".join(map(_quoted, command or ()))
+    words = ",".join(map(quoted, command or ()))
     return [STAGES, f"stages.minify.command=[{words}]"] if words else [STAGES]
-
-
-def _quoted(word: str) -> str:
-    """A word as Hydra's grammar takes any text, and OmegaConf as no interpolation."""
-    plain = re.sub(r"\\*\$\{", lambda found: "\\" * (2 * (len(found[0]) - 2)) + "\\${", word)
-    escaped = re.sub(r"(\\*)'", lambda found: found[1] * 2 + "\\'", plain)
-    ending = len(escaped) - len(escaped.rstrip("\\"))
-    return f"'{escaped}{escaped[len(escaped) - ending :]}'"

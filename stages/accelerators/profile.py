@@ -213,9 +213,11 @@ def with_overrides(config: Any, overrides: Mapping[str, Any]) -> Any:
         except OmegaConfBaseException as error:
             example = KINDS[SCALARS[key]].example if key in SCALARS else "null"
             why = str(error).partition("\n")[0]
+            listed = "ListConfig" in why
             raise ConfigurationError(
-                f"got {value!r} (in accel.{key}={value}): {why}",
+                f"got {value!r} (in accel.{key}={value})" + ("" if listed else f": {why}"),
                 key=f"accel.{error.full_key or key}",
+                valid="a list" if listed else "",
                 hint=f"accel.{key}={example}",
             ) from error
     return config

@@ -35,6 +35,7 @@ SCRIPTS = [command for command in COMMANDS if re.match(r"(python )?tests/", comm
 ON_STORED = [command for command in SCRIPTS if {"RUN", "SWEEP"} & set(command.words)]
 """Scripts that read what the page has stored; others take hours, or a cluster."""
 MAKE = [command for command in COMMANDS if command.words[0] == "make"]
+SERVING = [command for command in COMMANDS if command.words[:2] == ["inductor-debug", "dashboard"]]
 READING = [command for command in COMMANDS if command.words[0] == "inductor-debug" and command not in RUNS]
 WAIT_S = 3000
 
@@ -131,6 +132,8 @@ def test_a_stored_run_answers(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     """On small runs. What a page says of the exit code is of its own model."""
+    if command in SERVING:
+        pytest.skip("it serves until it is ended: test_dashboard_in_browser.py")
     if {"rerun", "minify"} & set(command.words):
         pytest.skip("it runs a model: tests/pipeline/query and `make test-full` do")
     for made, name in ((inference_run, "0"), (broken_run, "1")):
@@ -214,7 +217,7 @@ def type_in_order(page: Path, chosen: list[Command], tmp_path: Path) -> None:
     for command in chosen:
         left = command.text.startswith(("python repros/", "pip ", "eval "))  # in a run's folder; about an environment
         other = command in MAKE or (command in SCRIPTS and command not in ON_STORED)
-        if left or other or lacks_launcher(command):
+        if left or other or command in SERVING or lacks_launcher(command):
             continue
         runs = [str(run.relative_to(tmp_path)) for run in store.find_runs(tmp_path / "outputs")
                 if "repro" not in command.words or (run / "repros").is_dir()]  # fmt: skip

@@ -66,13 +66,18 @@ def bundle(run: StoredRun) -> bytes:
 
 def _exported_page(page: str, packed: Collection[str]) -> str:
     """The page, whose links lead to what is packed alone, and whose commands are for where the run was made."""
+    for told, instead in _ON_PAGE.items():
+        page = page.replace(f">{told}<", f">{instead}<").replace(f" {told}<", f" {instead}<")
+    return linked_to(page, packed)
+
+
+def linked_to(page: str, names: Collection[str]) -> str:
+    """A run's page without links to files, but for those of ``names``: relative to the run's folder."""
 
     def link(found: re.Match[str]) -> str:
         file = posixpath.join(posixpath.dirname(files.REPORT_PAGE.path), unquote(html.unescape(found[1])))
-        return found[0] if posixpath.normpath(file) in packed else found[2]
+        return found[0] if posixpath.normpath(file) in names else found[2]
 
-    for told, instead in _ON_PAGE.items():
-        page = page.replace(f">{told}<", f">{instead}<").replace(f" {told}<", f" {instead}<")
     return _LINK.sub(link, page)
 
 

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.overrides_parser import OverridesParser
@@ -139,7 +139,22 @@ def _seen(session: Session, configurations: Sequence[Config], runs: int | None =
         yield shown
 
 
-def sweep(session: Session) -> int:
+class Planned(NamedTuple):
+    """A sweep before anything of it runs.
+
+    Attributes:
+        master: its configuration. directory: its own.
+        configurations: of its jobs; empty where its sweeper decides as it goes. folders: theirs, relative to its own.
+    """
+
+    master: Any
+    directory: Path
+    configurations: list[Config]
+    folders: list[str]
+
+
+def plan(session: Session) -> Planned:
+    """Compose and validate every job of a sweep; ConfigurationError where one is not valid, or there is none."""
     typed = list(session.overrides)
     session.overrides += [_MULTIRUN, _OURS_TO_STORE]
     master = session.compose(RunMode.MULTIRUN)
@@ -161,6 +176,12 @@ def sweep(session: Session) -> int:
             composed = session.hydra.config_loader.load_sweep_config(master, overrides)
             folders.append(_job_folder(composed, number))
         configurations.append(check(session, composed, overrides))
+    return Planned(master, directory, configurations, folders)
+
+
+def sweep(session: Session) -> int:
+    typed = list(session.overrides)
+    master, directory, configurations, folders = plan(session)
     described = [fingerprint(configuration) for configuration in configurations]
     overwrite = any(configuration.runner.overwrite for configuration in configurations)
     if not described:  # its sweeper decides as it goes
