@@ -22,7 +22,7 @@ import math
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, NoReturn
@@ -241,7 +241,11 @@ def lies_within(path: Path, root: Path) -> bool:
     return _within(os.path.realpath(path), os.path.realpath(root))
 
 
-def files_below(root: Path, unlisted: Callable[[str], None] | None = None) -> Iterator[tuple[Path, list[str]]]:
+def files_below(
+    root: Path,
+    unlisted: Callable[[str], None] | None = None,
+    unentered: Callable[[Collection[str]], Collection[str]] = lambda names: (),
+) -> Iterator[tuple[Path, list[str]]]:
     """Every folder below ``root`` with the names in it that are no folders, ``root`` first.
 
     No link to a folder is followed, and none that lies more than :data:`DEPTH` levels deep.
@@ -249,6 +253,7 @@ def files_below(root: Path, unlisted: Callable[[str], None] | None = None) -> It
     Args:
         root: a folder.
         unlisted: called with a message for a folder that can't be listed, which is left out.
+        unentered: given all names in a folder, those of folders in it that are left out.
     """
     left = [(root, 0)]
     while left:
@@ -261,7 +266,9 @@ def files_below(root: Path, unlisted: Callable[[str], None] | None = None) -> It
             continue
         yield folder, [entry.name for entry in entries if not entry.is_dir(follow_symlinks=False)]
         if level < DEPTH:
-            inner = (entry for entry in reversed(entries) if entry.is_dir(follow_symlinks=False))
+            out = unentered({entry.name for entry in entries})
+            inner = (entry for entry in reversed(entries)
+                     if entry.name not in out and entry.is_dir(follow_symlinks=False))  # fmt: skip
             left += [(folder / entry.name, level + 1) for entry in inner]
 
 

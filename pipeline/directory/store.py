@@ -4,7 +4,7 @@ import contextlib
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +15,7 @@ from inductor_debug.models.errors import DamagedError, RunDirectoryError, closes
 from inductor_debug.models.stored import files_below
 from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory.folder import StoredFolder
-from inductor_debug.pipeline.directory.names import LOG, OWNER, SUMMARY
+from inductor_debug.pipeline.directory.names import LOG, OWNER, SUMMARY, own_names
 from inductor_debug.pipeline.directory.ownership import is_owned
 from inductor_debug.pipeline.directory.summary import EXIT_CODES
 from inductor_debug.stages.artifacts import files
@@ -59,8 +59,18 @@ def find_runs(root: Path, unlisted: Callable[[str], None] | None = None) -> list
             f"FOLDER: no folder {str(root)!r}; valid: a folder that holds runs, by default outputs.\n"
             "Try: inductor-debug list FOLDER"
         )
-    logged = (folder for folder, names in files_below(root, unlisted) if LOG in names)
+    logged = (folder for folder, names in folders_below(root, unlisted) if LOG in names)
     return sorted(filter(_is_run, logged), key=_by_numbers)
+
+
+def folders_below(root: Path, unlisted: Callable[[str], None] | None = None) -> Iterator[tuple[Path, list[str]]]:
+    """As :func:`~models.stored.files_below`, without the folders that a run has made in its own."""
+    own = set(own_names())
+
+    def of_a_run(names: Collection[str]) -> Collection[str]:
+        return own if LOG in names and (SUMMARY in names or HYDRA.partition("/")[0] in names) else ()
+
+    return files_below(root, unlisted, of_a_run)
 
 
 def runs_by_start(root: Path, unlisted: Callable[[str], None] | None = None) -> list[Path]:

@@ -11,6 +11,7 @@ import pytest
 from stored_results import stored_result
 
 from inductor_debug.pipeline import cli
+from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.ownership import claim_run, claim_sweep
 from inductor_debug.pipeline.query.clean_command import Wanted
 
@@ -271,3 +272,13 @@ def listed_rows(capsys: pytest.CaptureFixture[str]) -> list[dict[str, str]]:
     assert cli.main(["list", "--format", "json"]) == 0
     rows: list[dict[str, str]] = json.loads(capsys.readouterr().out)
     return rows
+
+
+def test_a_run_is_not_looked_through_for_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own folders are not even listed; runs that a user has put beside them are found."""
+    for name in ("run", "run/mine/inner", "run/capture/no_run"):
+        stored_result(tmp_path / name)
+    listed, scandir = [], os.scandir
+    monkeypatch.setattr(os, "scandir", lambda folder: listed.append(Path(folder)) or scandir(folder))
+    assert store.find_runs(tmp_path) == [tmp_path / "run", tmp_path / "run/mine/inner"]
+    assert tmp_path / "run/mine" in listed and tmp_path / "run/capture" not in listed
