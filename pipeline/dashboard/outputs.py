@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.errors import UserError
-from inductor_debug.models.stored import files_below
 from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.names import SUMMARY
@@ -87,7 +86,7 @@ class Outputs:
         """Names of the folders with a sweep's table, the newest first by name."""
         if not self.root.is_dir():
             return []
-        found = [folder for folder, names in files_below(self.root) if TABLE in names]
+        found = [folder for folder, names in store.folders_below(self.root) if TABLE in names]
         return sorted(map(self.name_of, found), reverse=True)
 
 

@@ -1,7 +1,6 @@
 """The page of stored runs: all, one, and two against each other."""
 
-import shlex
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -11,12 +10,11 @@ import streamlit as st
 from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline import query
 from inductor_debug.pipeline.dashboard import show
-from inductor_debug.pipeline.dashboard.outputs import Outputs, Row
+from inductor_debug.pipeline.dashboard.choosing import comparison, filtered
+from inductor_debug.pipeline.dashboard.outputs import Outputs
 from inductor_debug.pipeline.directory import store
-from inductor_debug.pipeline.query.compare_command import compared
 from inductor_debug.pipeline.query.export import formats
 from inductor_debug.pipeline.query.export.bundle import bundle, linked_to
-from inductor_debug.pipeline.query.list_command import FILTERS
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.stored_run import Wanted
@@ -33,7 +31,7 @@ def page(outputs: Outputs) -> None:
     if not rows:
         st.info(f"No run is stored below {outputs.root}. Start one on the page New run.")
         return
-    found = _filtered(rows)
+    found = filtered(rows)
     st.caption(f"{len(found)} of {counted(len(rows), 'run')}, the newest first")
     show.table(COLUMNS, found)
     names = [row["run"] for row in found]
@@ -50,23 +48,10 @@ def page(outputs: Outputs) -> None:
     st.query_params["run"] = name
     if other is not None:
         with show.errors():
-            st.code(
-                shlex.join(["inductor-debug", "compare", outputs.typed(name), outputs.typed(other)]), language="bash"
-            )
-            _compared(outputs.inside(name), outputs.inside(other))
+            comparison(outputs, name, other)
         return
     with show.errors():
         _one(outputs.inside(name))
-
-
-def _filtered(rows: Sequence[Row]) -> list[Row]:
-    """Those that the filters leave, by the values that there are."""
-    with st.expander("Filter"):
-        chosen = {}
-        for column, key in zip(st.columns(len(FILTERS)), FILTERS, strict=True):
-            values = sorted({str(row[key]) for row in rows if row[key] is not None})
-            chosen[key] = column.multiselect(key, values, key=f"filter-{key}")
-    return [row for row in rows if all(not values or str(row[key]) in values for key, values in chosen.items())]
 
 
 def _one(folder: Path) -> None:
@@ -107,14 +92,3 @@ def _offer(label: str, name: str, make: Callable[[], Any]) -> None:
             return str(error)
 
     st.download_button(f"Download {label}", made, file_name=name, on_click="ignore", key=f"download-{label}")
-
-
-def _compared(first: Path, second: Path) -> None:
-    """What differs, and whether the second is worse than the first."""
-    found = compared([first, second], None)
-    if found.reason:
-        (st.error if found.exit_code else st.success)("Worse" if found.exit_code else "Not worse")
-        show.text(found.reason)
-    for told in found.found.told:
-        show.text(told)
-    show.tables(found.found.tables)

@@ -1,5 +1,7 @@
 """The page of stored sweeps: a measure over the axes that are chosen."""
 
+import itertools
+from collections import Counter
 from pathlib import Path
 
 import pandas
@@ -7,6 +9,7 @@ import streamlit as st
 
 from inductor_debug.models.stored import read_text
 from inductor_debug.pipeline.dashboard import show
+from inductor_debug.pipeline.dashboard.choosing import comparison, filtered
 from inductor_debug.pipeline.dashboard.outputs import Outputs
 from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.run.sweep.changes import axes_of
@@ -16,17 +19,30 @@ from inductor_debug.pipeline.run.sweep.table import PAGE
 from inductor_debug.stages.formatting import counted
 
 NOTHING = "nothing"
+OF_JOBS = ("verdict", "model", "accel", "backend")
 
 
 def page(outputs: Outputs) -> None:
     """The whole page."""
     st.title("Sweeps")
-    names = outputs.sweeps()
+    rows = outputs.rows()
+    jobs = {name: [row for row in rows if row["run"].startswith(f"{name}/")] for name in outputs.sweeps()}
+    left = {row["run"] for row in filtered(list(itertools.chain.from_iterable(jobs.values())))}
+    found = {name: of for name, of in jobs.items() if not of or any(row["run"] in left for row in of)}
+    show.table(("sweep", "jobs", *OF_JOBS), [_line(name, of) for name, of in found.items()])
+    names = list(found)
     opened = st.session_state.pop("open", None)
     if opened in names:
         st.session_state["of sweep"] = opened
-    name = st.selectbox("Sweep", names, index=0 if names else None, key="of sweep", placeholder="no sweep is stored")
+    first, second = st.columns(2)
+    name = first.selectbox("Sweep", names, index=0 if names else None, key="of sweep", placeholder="none is stored")
+    other = second.selectbox("Compare with", [one for one in names if one != name], index=None, key="other sweep",
+                             placeholder="choose another: is it worse than the first?")  # fmt: skip
     if name is None:
+        return
+    if other is not None:
+        with show.errors():
+            comparison(outputs, name, other)
         return
     with show.errors():
         folder = outputs.inside(name)
@@ -36,6 +52,13 @@ def page(outputs: Outputs) -> None:
             _pivot(rows)
         with stored, show.errors():
             _page(folder / PAGE)
+
+
+def _line(name: str, jobs: list[Row]) -> Row:
+    """A sweep's line: its jobs' values of each of :data:`OF_JOBS`, and how many have them."""
+    counts = {key: Counter(str(job[key]) for job in jobs) for key in OF_JOBS}
+    told = {key: ", ".join(f"{value} ({count})" for value, count in found.items()) for key, found in counts.items()}
+    return {"sweep": name, "jobs": len(jobs), **told}
 
 
 def _pivot(rows: list[Row]) -> None:

@@ -58,11 +58,13 @@ def installed(*packages: str) -> bool:
 
 
 CUDA, RAY, SLURM = "a CUDA device", "Ray and Hydra's launcher for it", "SLURM (sinfo) and Hydra's launcher for it"
+BROWSER = "Chromium"
 GIT, THROWAWAY = "a Git checkout", "THROWAWAY_MACHINE=1, root, slurm-wlm and munge: it sets up SLURM on the machine"
 NEEDS: dict[str, Callable[[], bool]] = {
     CUDA: torch.cuda.is_available,
     RAY: lambda: installed("ray", "hydra_plugins.hydra_ray_launcher"),
     SLURM: lambda: shutil.which("sinfo") is not None and installed("hydra_plugins.hydra_submitit_launcher"),
+    BROWSER: lambda: shutil.which("chromium") is not None,
     GIT: lambda: (ROOT / ".git").exists(),
     THROWAWAY: lambda: (
         os.environ.get("THROWAWAY_MACHINE") == "1" and os.geteuid() == 0 and shutil.which("slurmctld") is not None
@@ -77,6 +79,8 @@ EVERY = [
     Script("performance/growth.py", "constrain --shapes chain --sizes 50 100 --rounds 1",
            rf"^constrain +chain +100 +{FIGURE} +-?{FIGURE} +{FIGURE} +-?{FIGURE}$"),
     Script("performance/graph_pictures.py", "RUN --rounds 1", r'"graph": "g0\.forward",\s+"nodes": [1-9]'),
+    Script("performance/dashboard.py", "RUN --runs 5 --rounds 1",
+           rf"^5 runs: counted after {FIGURE} s, their table drawn after {FIGURE} s$", BROWSER),
     Script("performance/latency_pairs.py", "RUN RUN",
            r"over the reference 1\.00 \(.*\n.*: 1 is in 1 of 1 intervals, 0 beyond"),
     Script("performance/compare.py", "--elements 100000 --rounds 1",

@@ -157,13 +157,28 @@ def swept(root: Path) -> Path:
 def test_a_sweep_is_a_table_over_the_axes_that_are_chosen(swept: Path) -> None:
     page = shown("sweeps", swept)
     by_label(page.selectbox, "Measure").select("Violations of the profile")
-    table = run(page).dataframe[0].value
+    assert list(page.dataframe[0].value.loc[0, ["sweep", "jobs", "verdict"]]) == ["s", 3, "passed (3)"]
+    table = run(page).dataframe[1].value
     assert table.loc["1"].to_dict() == {"float16": "5", "float32": "3"}
     assert table["float32"].to_dict() == {"1": "3", "2": "4"}
     by_label(page.selectbox, "Down").select("![x](http://example.com)")
     by_label(run(page).selectbox, "Across").select("nothing")
-    assert run(page).dataframe[0].value.iloc[:, 0].to_dict() == {"float16": "5", "float32": "3, 4"}
+    assert run(page).dataframe[1].value.iloc[:, 0].to_dict() == {"float16": "5", "float32": "3, 4"}
     assert all("http" not in each.value for each in (*page.caption, *page.markdown))
+
+
+def test_sweeps_are_filtered_by_their_jobs_and_compared(swept: Path) -> None:
+    shutil.copytree(swept / "s", swept / "t")
+    worse = swept / "t/1float32/summary.json"
+    worse.write_text(json.dumps(json.loads(worse.read_text()) | {"verdict": "failed"}))
+    write_sweep_table(swept / "t", store.find_runs(swept / "t"))
+    page = shown("sweeps", swept)
+    by_label(page.selectbox, "Sweep").select("s")
+    by_label(run(page).selectbox, "Compare with").select("t")
+    assert command(run(page)) == "inductor-debug compare outputs/s outputs/t"
+    assert [each.value for each in (*page.error, *page.success)] == ["Worse"]
+    by_label(page.multiselect, "verdict").set_value(["failed"])
+    assert list(run(page).dataframe[0].value["sweep"]) == ["t"] and by_label(page.selectbox, "Sweep").value == "t"
 
 
 def test_a_sweep_without_jobs_and_a_huge_page_are_told(swept: Path) -> None:
