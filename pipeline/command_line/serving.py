@@ -19,7 +19,7 @@ from inductor_debug.pipeline.directory import store
 def dashboard_command(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="holds the runs, or will")] = store.OUTPUTS,
     port: Annotated[int, typer.Option("--port", min=1, max=65535, help="of the page, on 127.0.0.1")] = 8501,
-    opens: Annotated[bool, typer.Option("--open/--no-open", help="whether a browser is opened")] = True,
+    closed: Annotated[bool, typer.Option("--no-open", help="open no browser")] = False,
 ) -> int:
-    server.serve(folder, port, opens=opens)
+    server.serve(folder, port, opens=not closed)
     return 0

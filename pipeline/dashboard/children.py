@@ -134,11 +134,14 @@ class Children:
         return State.WAITING
 
     def stop(self, ticket: Ticket) -> None:
-        """Interrupt it as Ctrl-C would; one that has ended, or ends meanwhile, is left alone."""
+        """Interrupt it; one that has ended, or ends meanwhile, is left alone.
+
+        By SIGTERM, which a run takes as it takes Ctrl-C. What a shell starts in the background may ignore SIGINT.
+        """
         if ticket.pid and self._lives(ticket.number):
             self._mark(ticket).touch()
             with contextlib.suppress(ProcessLookupError):
-                os.kill(ticket.pid, signal.SIGINT)
+                os.kill(ticket.pid, signal.SIGTERM)
 
     def stopped(self, ticket: Ticket) -> bool:
         """Whether :meth:`stop` was what ended it."""

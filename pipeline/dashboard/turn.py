@@ -8,14 +8,12 @@ alone.
 import contextlib
 import fcntl
 import os
-import signal
 import sys
 from pathlib import Path
 
 
 def main(folder: str, ticket: str, *command: str) -> None:
     """Wait, then become the command."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)  # whoever waits ends at once; the command sets its own
     for earlier in sorted(Path(folder).glob("*.json")):
         if earlier.stem < ticket:
             with contextlib.suppress(FileNotFoundError), earlier.open("rb") as file:  # an ended one may be removed

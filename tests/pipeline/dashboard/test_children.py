@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -73,7 +74,17 @@ def test_one_begins_when_the_one_before_has_ended(children: Children) -> None:
     assert children.said(third) == "said\n"
 
 
-def test_a_run_that_waits_or_runs_is_stopped(children: Children) -> None:
+@pytest.mark.parametrize("handler", [signal.default_int_handler, signal.SIG_IGN], ids=["foreground", "background"])
+def test_a_run_that_waits_or_runs_is_stopped(children: Children, handler: Any) -> None:
+    """Also where the server was started in a shell's background, whose processes ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, handler)
+    try:
+        stop_both(children)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def stop_both(children: Children) -> None:
     first, begins, _ = started(children, "a")
     until(begins.exists)
     second, second_begins, _ = started(children, "b")
