@@ -37,17 +37,18 @@ _EVERY_S = 2.0
 def page(outputs: Outputs) -> None:
     """The whole page."""
     st.title("New run")
-    children = Children(outputs.root)
     with show.errors():
+        children = Children(outputs.root)
         words = _chosen({key.name: key for key in all_keys()})
         st.code(shlex.join(["inductor-debug", "run", *words]), language="bash", wrap_lines=True)
         if st.button("Start", type="primary"):
             refuse(words)
             children.start(words, _name(words))
             st.toast("Started; it goes on when this page is closed.")
-    st.caption("It is this command, in a process of its own. Several runs wait for each other.")
-    st.header("Started here")
-    _started(outputs, children)
+        st.caption("It is this command, in a process of its own. Several runs wait for each other.")
+    with show.errors():
+        st.header("Started here")
+        _started(outputs, Children(outputs.root))
 
 
 def _defaults() -> Mapping[str, object]:

@@ -102,7 +102,7 @@ def _read(folder: Path) -> Row:
 
 
 def _state(folder: Path) -> object:
-    """What changes once there is something else to read; None for a run that has no result yet."""
+    """What changes once there is something else to read; of a run without a result, always."""
     try:
         found = os.stat(folder / SUMMARY)
     except OSError:

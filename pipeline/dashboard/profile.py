@@ -12,7 +12,6 @@ from inductor_debug.pipeline.config.described_keys import Key, keys
 from inductor_debug.pipeline.config.help import options
 from inductor_debug.pipeline.dashboard import fields, show
 from inductor_debug.pipeline.dashboard.outputs import Outputs
-from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.query.check_command import judge, read_breaks, read_graphs
 from inductor_debug.pipeline.query.check_profile import Asked, against
 from inductor_debug.stages.accelerators.config import AccelConfig
@@ -30,7 +29,7 @@ _BESIDE = 3
 def page(outputs: Outputs) -> None:
     """The whole page."""
     st.title("Check a profile")
-    names = [row["run"] for row in outputs.rows() if files.GRAPH.stored(StoredFolder(outputs.root / row["run"]))]
+    names = [row["run"] for row in outputs.rows() if (outputs.root / row["run"] / files.GRAPH.folder).is_dir()]
     left, right = st.columns(2)
     name = left.selectbox("Run with a capture", names, index=0 if names else None, key="checked",
                           placeholder="none is stored")  # fmt: skip
@@ -106,5 +105,5 @@ def _read(run: Path, changed: tuple[Any, ...]) -> tuple[Any, Any]:
 
 def _captured(run: Path) -> tuple[Any, Any]:
     """A run's graphs and breaks, read again once its files are others."""
-    found = [run / name for name in files.GRAPH.stored(StoredFolder(run))]
-    return _read(run, tuple((str(path), path.stat().st_mtime_ns) for path in found))
+    found = sorted((run / files.GRAPH.folder).glob("*.json"))
+    return _read(run, tuple((path.name, path.lstat().st_mtime_ns) for path in found))

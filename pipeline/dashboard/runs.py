@@ -7,7 +7,6 @@ from typing import Any
 
 import streamlit as st
 
-from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline import query
 from inductor_debug.pipeline.dashboard import show
 from inductor_debug.pipeline.dashboard.choosing import comparison, filtered
@@ -73,22 +72,13 @@ def _one(folder: Path) -> None:
         show.stored_page(linked_to(str(content), ()))
     with away:
         st.caption("An export is one file to send: report, results and reproductions, without names of this machine.")
-        _offer("Export", f"{folder.name}.zip", lambda: bundle(run))
+        _offer("Export", lambda: (f"{folder.name}.zip", bundle(run)))
         for format in _OFFERED:
-            _offer(format.value, f"{folder.name}.{formats.MADE[format].suffix}", partial(_in_format, folder, format))
+            _offer(format.value, partial(formats.made, folder, format))
 
 
-def _in_format(folder: Path, format: formats.Format) -> Any:
-    return formats.made(folder, format)[1]
-
-
-def _offer(label: str, name: str, make: Callable[[], Any]) -> None:
-    """A button that makes a file and gives it; what keeps it from being made is the file then."""
-
-    def made() -> Any:
-        try:
-            return make()
-        except UserError as error:
-            return str(error)
-
-    st.download_button(f"Download {label}", made, file_name=name, on_click="ignore", key=f"download-{label}")
+def _offer(label: str, make: Callable[[], tuple[str, Any]]) -> None:
+    """A button that gives a file, or why it can't be made."""
+    with show.errors():
+        name, content = make()
+        st.download_button(f"Download {label}", content, file_name=name, on_click="ignore", key=f"download-{label}")

@@ -12,6 +12,7 @@ from stored_captures import stored_run
 from stored_results import stored_result
 from streamlit.testing.v1 import AppTest
 
+from inductor_debug.pipeline.cache.turns import LOCKS
 from inductor_debug.pipeline.config.described_keys import all_keys
 from inductor_debug.pipeline.dashboard import new_run, show, trend
 from inductor_debug.pipeline.dashboard.children import Children, Ticket
@@ -109,7 +110,9 @@ def test_what_can_be_taken_away_has_a_button(root: Path) -> None:
     page = shown("runs", root)
     by_label(page.selectbox, "Run").select("day/b")
     labels = [button.proto.label for button in run(page).get("download_button")]
-    assert labels == ["Download Export", "Download markdown", "Download sarif", "Download junit", "Download json"]
+    assert labels == ["Download Export", "Download sarif", "Download junit"]
+    told = [each.value for each in page.code]  # of the others, why there is none: this run has no report
+    assert len(told) >= 2 and all("stages=report" in each for each in told)
 
 
 def test_two_runs_are_compared_as_the_command_does(root: Path) -> None:
@@ -227,6 +230,23 @@ def test_a_value_that_a_profile_does_not_take_is_told(label: str, typed: str, ca
     by_label(page.text_input, label).set_value(typed)
     run(page)
     assert page.error[0].value == "It can't be shown, or done:" and label in page.code[0].value
+
+
+def test_a_damaged_run_beside_it_stops_no_page(captured: Path) -> None:
+    stored_run(captured / "other", 16)
+    (captured / "other/manifest.json").write_text("{")
+    page = shown("profile", captured)
+    by_label(page.selectbox, "Run with a capture").select("other")
+    assert "manifest.json" in run(page).code[0].value
+    by_label(page.selectbox, "Run with a capture").select("captured")
+    assert run(page).error[0].value == "It does not fit."
+
+
+def test_where_no_run_can_be_started_the_page_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").touch()
+    monkeypatch.setenv(LOCKS, str(tmp_path / "file"))
+    page = shown("new_run", tmp_path)
+    assert LOCKS in page.code[0].value and not page.button
 
 
 def test_a_strangers_rule_is_not_called(captured: Path, tmp_path: Path) -> None:
