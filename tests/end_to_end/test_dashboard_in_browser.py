@@ -5,7 +5,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 import urllib.request
 import zipfile
 from collections.abc import Callable, Iterator
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 from command_line import TESTS
 from in_browser import PHONE, WIDE
+from waiting import until
 
 from inductor_debug.pipeline.dashboard.children import Children, State
 from inductor_debug.pipeline.directory import store
@@ -58,14 +58,6 @@ class Served:
         for ticket in children.tickets():
             children.stop(ticket)
             until(lambda ticket=ticket: children.state(ticket) == State.ENDED)  # type: ignore[misc]
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Waits until something is so; fails where it never is."""
-    deadline = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
 
 
 @pytest.fixture

@@ -162,7 +162,9 @@ def plan(session: Session) -> Planned:
         named = str(master.hydra.sweep.dir)
     directory = Path(named).absolute()
     if named.strip():  # else each job's check says so
-        session.overrides.append(f"hydra.sweep.dir={_quoted(str(directory))}")  # a launcher may start jobs elsewhere
+        session.overrides.append(
+            f"hydra.sweep.dir={arguments.quoted(str(directory))}"
+        )  # a launcher may start jobs elsewhere
         master = session.compose(RunMode.MULTIRUN)
     planned = planned_jobs(session, master)
     if planned == []:
@@ -276,12 +278,6 @@ def _started(directory: Path, planned_for: Mapping[Path, str]) -> list[Path]:
     known = planned_for or dict.fromkeys(path for path in sorted(directory.iterdir()) if path.is_dir())
     owners = {job: read_owner(job) for job in known}
     return [job for job, owner in owners.items() if owner is not None and known[job] in (None, owner.configuration)]
-
-
-def _quoted(text: str) -> str:
-    """A text as a value of an override."""
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def planned_jobs(session: Session, master: Any) -> list[list[str]] | None:

@@ -7,13 +7,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+from waiting import until
 
 from inductor_debug.models.errors import UserError
 from inductor_debug.pipeline.cache.turns import LOCKS
@@ -30,14 +31,6 @@ while not ends.exists():
 """
 """Stands for a run: says that it started, and ends once it is told to."""
 WAIT_S = 60
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Waits until something is so; fails where it never is."""
-    deadline = time.monotonic() + WAIT_S
-    while not true():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.fixture
