@@ -162,9 +162,8 @@ def plan(session: Session) -> Planned:
         named = str(master.hydra.sweep.dir)
     directory = Path(named).absolute()
     if named.strip():  # else each job's check says so
-        session.overrides.append(
-            f"hydra.sweep.dir={arguments.quoted(str(directory))}"
-        )  # a launcher may start jobs elsewhere
+        # a launcher may start jobs elsewhere
+        session.overrides.append(f"hydra.sweep.dir={arguments.quoted(str(directory))}")
         master = session.compose(RunMode.MULTIRUN)
     planned = planned_jobs(session, master)
     if planned == []:
