@@ -6,8 +6,7 @@ the medians of the ratios. A further word with ``=`` is an override of the run. 
 file of JSON lines, and takes the medians over all rounds in it of one commit, torch and processor: rounds add up over
 days, and over processes that run side by side. ``--rounds 0`` prints the medians of a record.
 
-Memory is the highest sum of proportional set sizes (PSS, proc_pid_smaps(5)) of all processes, looked at every 0.1 s,
-less often where a look takes long: a process that is looked at waits meanwhile.
+Memory is the highest sum of proportional set sizes of all processes (``peak.py``).
 """
 
 import argparse
@@ -19,21 +18,16 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import threading
-import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
+from peak import Peak, peak_of_children
 
 BARE = Path(__file__).with_name("bare.py")
-LOOK_S = 0.1
-LOOKING = 0.02
-"""Share of the time that looks may take."""
 MODES = ("inference", "training")
 STEPS = {
     "reference": ["eager"],
@@ -51,35 +45,20 @@ STEPS = {
 
 @dataclass
 class Cost:
-    """Seconds of user and system time, and bytes of memory, of commands and all their descendants."""
+    """Seconds of user and system time, and the peak of memory, of commands and all their descendants."""
 
     cpu_s: float = 0.0
-    peak: int = 0
+    peak: Peak = field(default_factory=Peak)
 
 
 @contextmanager
 def measured(cost: Cost) -> Iterator[None]:
     """Add what the children that run inside take."""
-    before, ended = os.times(), threading.Event()
-
-    def look() -> None:
-        took = 0.0
-        while not ended.wait(max(LOOK_S, took / LOOKING)):
-            began, total = time.perf_counter(), 0
-            for process in psutil.Process().children(recursive=True):
-                with suppress(psutil.Error, OSError):
-                    rollup = Path(f"/proc/{process.pid}/smaps_rollup").read_text()
-                    total += 1024 * int(re.search(r"^Pss:\s+(\d+)", rollup, re.MULTILINE)[1])  # type: ignore[index]
-            cost.peak = max(cost.peak, total)
-            took = time.perf_counter() - began
-
-    thread = threading.Thread(target=look)
-    thread.start()
+    before = os.times()
     try:
-        yield
+        with peak_of_children(cost.peak):
+            yield
     finally:
-        ended.set()
-        thread.join()
         after = os.times()
         cost.cpu_s += after.children_user + after.children_system - before.children_user - before.children_system
 
@@ -131,8 +110,8 @@ def one_round(model: str, mode: str, overrides: list[str]) -> dict[str, Any]:
         "torch": manifest["versions"]["torch"],
         "processor": manifest["machine"]["cpu"],
         "cores": manifest["machine"]["cores_usable"],
-        "pipeline": asdict(pipeline),
-        "bare": asdict(bare),
+        "pipeline": {"cpu_s": pipeline.cpu_s, "peak": pipeline.peak.bytes},
+        "bare": {"cpu_s": bare.cpu_s, "peak": bare.peak.bytes},
     }
 
 
