@@ -29,6 +29,7 @@ def parts_of(
     versions: Mapping[str, str | None],
     machine: Machine,
     variables: Mapping[str, str],
+    source: str,
 ) -> dict[str, Any]:
     """All that a stage's key covers, for :func:`key_of` and for telling what differs.
 
@@ -40,6 +41,7 @@ def parts_of(
         versions: of Python and of packages.
         machine: that of this process.
         variables: those of the stage's process that change what is compiled, or how fast it runs.
+        source: :func:`own_source`.
     """
     given = {"options": jsonable(options), "settings": jsonable(settings.narrowed(declaration.reads or ()))}
     return {
@@ -49,7 +51,7 @@ def parts_of(
         "files": {path: content_of(path) for path in sorted(set(_paths(given)))},
         "expired": _expired(settings, datetime.date.today()) if declaration.waives else {},
         "versions": dict(versions),
-        "source": own_source(),
+        "source": source,
         "variables": dict(sorted(variables.items())),
         "machine": _machine(machine, settings.device, declaration) if declaration.uses_torch else {},
         "schema": SCHEMA,

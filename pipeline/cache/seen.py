@@ -7,6 +7,7 @@ the network.
 
 import functools
 import os
+import re
 import site
 import sys
 import sysconfig
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import inductor_debug
+from inductor_debug.pipeline.cache import key
 from inductor_debug.pipeline.cache.folders import VARIABLES
 from inductor_debug.pipeline.cache.key import ABSENT, content_of
 from inductor_debug.pipeline.config.fingerprint import digest
@@ -27,6 +29,9 @@ _LIBRARIES = ("/usr/", "/lib", "/SYSV", "/memfd:", "/dev/", "/anon_hugepage")
 _EVENTS = ("open", "sqlite3.connect", "ctypes.dlopen", "os.listdir", "os.scandir")
 _MARKS = "INDUCTOR_DEBUG_"
 _FRAMES = 6
+_LOOKERS = (key.__file__, f"{os.sep}matplotlib{os.sep}font_manager.py")
+"""Who opens files and takes nothing of them: whether an earlier result stands; a list of fonts of which the pictures
+use matplotlib's own."""
 
 
 @functools.cache
@@ -79,6 +84,8 @@ class Seen:
         if event == "open" and (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
             return
         if event in ("os.listdir", "os.scandir") and not _is_users(sys._getframe(1)):
+            return
+        if sys._getframe(1).f_code.co_filename.endswith(_LOOKERS):
             return
         path = os.path.abspath(arguments[0])
         (self._opened if os.path.isabs(arguments[0]) else self._relative).add(path)
@@ -188,7 +195,11 @@ def versions_of(names: Iterable[str]) -> dict[str, str]:
 @functools.cache
 def _version_of(name: str, state: tuple[int, ...]) -> str:
     known = next(iter(metadata.distributions(name=name, path=list(_with_packages(state)))), None)
-    return ABSENT if known is None else known.version
+    if known is None:
+        return ABSENT
+    head = (known.read_text("METADATA") or "").partition("\n\n")[0]  # parsing all of it takes a millisecond
+    found = re.search(r"^Version:[ \t]*(\S+)", head, re.MULTILINE)
+    return known.version if found is None else found[1]
 
 
 @functools.cache

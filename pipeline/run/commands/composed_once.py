@@ -4,11 +4,15 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest import mock
 
+from hydra._internal import config_loader_impl
 from hydra._internal.config_loader_impl import ConfigLoaderImpl
 from hydra._internal.config_repository import ConfigRepository, IConfigRepository
+from hydra._internal.defaults_list import DefaultsList, Overrides, create_defaults_list
 from hydra.core.config_search_path import ConfigSearchPath
 from hydra.core.default_element import ResultDefault
+from hydra.core.override_parser.types import Override
 from hydra.plugins.config_source import ConfigResult
 from omegaconf import DictConfig, OmegaConf
 
@@ -63,6 +67,7 @@ class ComposedOnce(ConfigLoaderImpl):
         super().__init__(config_search_path=config_search_path)
         self.repository = ReadOnce(config_search_path=config_search_path)
         self._kept: dict[tuple[str, ...], list[DictConfig]] = {}
+        self._listed: tuple[Any, DefaultsList] | None = None
         self._merged: tuple[Any, DictConfig] | None = None
 
     def load_sweep_config(self, master_config: DictConfig, sweep_overrides: list[str]) -> DictConfig:
@@ -75,6 +80,22 @@ class ComposedOnce(ConfigLoaderImpl):
             self._kept[key] = [composed] * _USES
         return composed
 
+    def _load_configuration_impl(self, *args: Any, **kwargs: Any) -> DictConfig:
+        with mock.patch.object(config_loader_impl, "create_defaults_list", self._create_defaults_list):
+            return super()._load_configuration_impl(*args, **kwargs)
+
+    def _create_defaults_list(
+        self, repo: IConfigRepository, config_name: str | None, overrides_list: list[Override], **how: bool
+    ) -> DefaultsList:
+        """Which files are composed, and what is set on them: jobs that choose the same files have one such list."""
+        values = Overrides(repo=repo, overrides_list=overrides_list).config_overrides
+        choices = [override.input_line for override in overrides_list if override not in values]
+        key = [str(source) for source in repo.get_sources()], config_name, choices, how
+        if self._listed is None or self._listed[0] != key:
+            self._listed = key, create_defaults_list(repo, config_name, overrides_list, **how)
+        listed = self._listed[1]
+        return DefaultsList(copy.deepcopy(listed.defaults), listed.defaults_tree, values, listed.overrides)
+
     def _compose_config_from_defaults_list(self, defaults: list[ResultDefault], repo: IConfigRepository) -> DictConfig:
         """The files merged, before values are set on them: jobs that differ in values alone have one such."""
         key = [vars(default) for default in defaults], [str(source) for source in repo.get_sources()]
@@ -83,4 +104,4 @@ class ComposedOnce(ConfigLoaderImpl):
         return copy.deepcopy(self._merged[1])
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_kept": {}, "_merged": None}
+        return self.__dict__ | {"_kept": {}, "_listed": None, "_merged": None}

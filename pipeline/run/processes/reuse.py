@@ -12,7 +12,7 @@ from typing import Any
 from inductor_debug.models.shapes import reader
 from inductor_debug.models.stored import parse_csv
 from inductor_debug.pipeline.cache.folders import VARIABLES
-from inductor_debug.pipeline.cache.key import content_of, differing, key_of, parts_of
+from inductor_debug.pipeline.cache.key import content_of, differing, key_of, own_source, parts_of
 from inductor_debug.pipeline.cache.seen import Seen, content_of_variable, imported_packages, location_of, versions_of
 from inductor_debug.pipeline.cache.store import Cache, Entry, entry_of, record_of
 from inductor_debug.pipeline.cache.turns import Turns
@@ -137,6 +137,7 @@ class Reuse:
         self.hits: dict[str, tuple[Path, Entry]] = {}
         self._parts: dict[str, dict[str, Any]] = {}
         self._keys: dict[str, str] = {}
+        self._places: dict[str, str] = {}
         self._path = path
         self._waiting = waiting
         self._turns = Turns(self.cache.root) if self.cache is not None and plan.in_sweep and waiting else None
@@ -148,7 +149,8 @@ class Reuse:
         """Find the results of remaining stages that are there already, and say of the others why not."""
         if self.cache is None or self.plan.described is None:
             return
-        known = self.directory.stage_records()
+        known, source = self.directory.stage_records(), own_source()
+        self._places.clear()
         self._keys = {name: record.key for name, record in known.items()}
         for name in remaining:
             declaration = self._declaration(name)
@@ -159,7 +161,7 @@ class Reuse:
                 continue
             parts = parts_of(declaration, self.plan.stages[name], self.plan.settings, followed,
                              self.plan.described.versions, self.plan.described.machine,
-                             self._variables(declaration))  # fmt: skip
+                             self._variables(declaration), source)  # fmt: skip
             self._parts[name], self._keys[name] = parts, key_of(parts)
             found, why = self._found(name)
             if found is None and self._turn(name, remaining):
@@ -279,12 +281,18 @@ class Reuse:
         more = f" and in {len(nearest) - _SHOWN} more" if len(nearest) > _SHOWN else ""
         return None, f"{run_id(Path(entry.run))} differs in {' and in '.join(map(_short, nearest[:_SHOWN]))}{more}"
 
+    def _location(self, name: str) -> str:
+        """Where a module is found; kept results name the same ones, and each is looked for once."""
+        if name not in self._places:
+            self._places[name] = location_of(name, self._path)
+        return self._places[name]
+
     def _changed(self, entry: Entry) -> list[str]:
         """What the user's code took that is another by now."""
         return [
             *([f"its working directory was {entry.cwd}"] if entry.cwd not in ("", os.getcwd()) else []),
             *(f"the module {name} was {place}" for name, place in entry.modules.items()
-              if location_of(name, self._path) != place),
+              if self._location(name) != place),
             *(f"the file {path} has changed" for path, known in entry.sources.items() if content_of(path) != known),
             *(f"{name} was {entry.packages[name]} and is {version}"
               for name, version in versions_of(entry.packages).items() if version != entry.packages[name]),

@@ -26,7 +26,7 @@ def parts(day: str, monkeypatch: pytest.MonkeyPatch, adapter: str = "inductor", 
     accel = AccelConfig(waivers=[Waiver("alignment", reason="r", **waiver)])
     settings = Settings(model=ModelConfig(), accel=accel, backend=BackendConfig(adapter=adapter))
     machine = Machine.__new__(Machine)  # constrain's result does not depend on it
-    return key.parts_of(declared()["constrain"], None, settings, {}, {}, machine, {})
+    return key.parts_of(declared()["constrain"], None, settings, {}, {}, machine, {}, key.own_source())
 
 
 def test_a_result_is_not_kept_beyond_the_day_on_which_a_waiver_expires(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,8 +12,10 @@ from inductor_debug.pipeline.cache.key import ABSENT
 
 PROGRAM = """
 import json, os, sys
+from inductor_debug.pipeline.cache.key import content_of
 from inductor_debug.pipeline.cache.seen import Seen, imported_packages
 seen = Seen([{apart!r}])
+content_of({earlier!r})  # of an earlier result, to see whether it stands
 sys.path.insert(0, {folder!r})
 import mine
 mine.build()
@@ -55,16 +57,16 @@ def test_what_the_users_code_takes_is_seen(tmp_path: Path) -> None:
     folder, apart = tmp_path / "code", tmp_path / "cache"
     folder.mkdir()
     apart.mkdir()
-    names = {name: str(tmp_path / name) for name in ("data", "written", "gone", "never", "link", "folder")}
+    names = {name: str(tmp_path / name) for name in ("data", "written", "gone", "never", "link", "folder", "earlier")}
     names |= {"apart": str(apart / "kept"), "weights": str(tmp_path / "w.safetensors")}
     (tmp_path / "folder").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "data")
     save_file({"w": numpy.ones(3)}, names["weights"])
-    for name in ("data", "apart"):
+    for name in ("data", "apart", "earlier"):
         Path(names[name]).write_text(name)
     (folder / "helper.py").write_text("import os\ndepth = os.environ.get('HELPERS')\n")
     (folder / "mine.py").write_text(MINE.format(**names))
-    program = PROGRAM.format(folder=str(folder), apart=str(apart))
+    program = PROGRAM.format(folder=str(folder), apart=str(apart), earlier=names["earlier"])
     variables = {"MY_WIDTH": "8", "MY_FLAG": "1", "PATH": "/usr/bin", "NOT_READ": "1"}
     done = subprocess.run(
         [sys.executable, "-P", "-c", program], env=variables, capture_output=True, text=True, check=False
