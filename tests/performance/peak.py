@@ -1,25 +1,25 @@
 """The highest sum of proportional set sizes of a process's descendants, short peaks included.
 
-The kernel sums a process's PSS (proc_pid_smaps(5)) by walking through its pages, and the process waits meanwhile: for
-gigabytes that is too long for a look each 10 ms. So looks are rare, and between them the sum moves as the processes'
-anonymous memory does (``RssAnon`` of proc_pid_status(5), a counter). A process that comes or goes brings a look.
+The kernel sums a process's PSS (proc_pid_smaps(5)) by walking through its pages: for gigabytes that takes too long for
+a look each time. So looks are rare, and between two of them a process's PSS moves as its anonymous memory does
+(``RssAnon`` of proc_pid_status(5), a counter). A new process is looked at when it is found.
 """
 
 import re
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
 
-TICK_S = 0.01
-LIST_S = 0.1
+TICK_S = 0.025
+LIST_S = 0.25
 """Between two lists of the processes."""
-LOOKING = 0.02
-"""Share of the time that looks may take."""
+LOOKING = 0.01
+"""Share of the time that looks at all of them may take."""
 
 
 @dataclass
@@ -35,19 +35,19 @@ def peak_of_children(peak: Peak) -> Iterator[None]:
     ended = threading.Event()
 
     def watch() -> None:
-        processes: list[int] = []
-        seen: list[int] = []
-        total = anonymous = 0
+        apart: dict[int, int] = {}  # process → its PSS less its anonymous memory, when it was looked at
         list_at = look_at = 0.0
         while not ended.wait(TICK_S):
             now = time.perf_counter()
             if now >= list_at:
-                processes, list_at = [child.pid for child in psutil.Process().children(recursive=True)], now + LIST_S
-            if processes != seen or now >= look_at:
-                seen, total = processes, _sum(processes, "smaps_rollup", "Pss")
-                anonymous = _sum(processes, "status", "RssAnon")
+                found = [child.pid for child in psutil.Process().children(recursive=True)]
+                apart = {pid: apart[pid] if pid in apart else _apart(pid) for pid in found}
+                list_at = now + LIST_S
+            if now >= look_at:
+                apart = {pid: _apart(pid) for pid in apart}
                 look_at = now + max(LIST_S, (time.perf_counter() - now) / LOOKING)
-            peak.bytes = max(peak.bytes, total + _sum(processes, "status", "RssAnon") - anonymous)
+            total = sum(least + of for pid, least in apart.items() if (of := _entry(pid, "status", "RssAnon")))
+            peak.bytes = max(peak.bytes, total)
 
     thread = threading.Thread(target=watch)
     thread.start()
@@ -58,11 +58,14 @@ def peak_of_children(peak: Peak) -> Iterator[None]:
         thread.join()
 
 
-def _sum(processes: list[int], file: str, name: str) -> int:
-    """Bytes of an entry of /proc, those that have ended left out."""
-    total = 0
-    for process in processes:
-        with suppress(OSError):
-            found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{process}/{file}").read_text(), re.MULTILINE)
-            total += 1024 * int(found[1]) if found else 0
-    return total
+def _apart(process: int) -> int:
+    return _entry(process, "smaps_rollup", "Pss") - _entry(process, "status", "RssAnon")
+
+
+def _entry(process: int, file: str, name: str) -> int:
+    """Bytes of an entry of /proc; 0 of a process that has ended."""
+    try:
+        found = re.search(rf"^{name}:\s+(\d+) kB", Path(f"/proc/{process}/{file}").read_text(), re.MULTILINE)
+    except OSError:
+        return 0
+    return 0 if found is None else 1024 * int(found[1])
