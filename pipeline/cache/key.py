@@ -17,7 +17,7 @@ from inductor_debug.stages.declaration import Declaration
 from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.settings import Settings, may_declare
 
-SCHEMA = 1
+SCHEMA = 2
 ABSENT = "not there"
 
 

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,20 @@ class Entry:
     def taken(self) -> list[Any]:
         """What the user's code took."""
         return [self.sources, self.packages, self.modules, self.variables, self.cwd]
+
+    def resting_on(self, others: Iterable["Entry"]) -> "Entry":
+        """The same, which also stands only as long as results of other processes do that it rests on."""
+        found = self
+        for other in others:
+            found = dataclasses.replace(
+                found,
+                sources=found.sources | other.sources,
+                packages=found.packages | other.packages,
+                modules=found.modules | other.modules,
+                variables=found.variables | other.variables,
+                cwd=other.cwd or found.cwd,
+            )
+        return found
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ class Standing:
             return False
         reuse = self._looked_up(directory, stored, order)
         self.code = summary.exit_code(records.values())
-        unfinished = [name for name in order if not (_ended(records[name]) or reuse.stands(records[name]))]
+        unfinished = [name for name in order if not (_ended(records[name]) or reuse.stands(records[name], listed))]
         if unfinished:
             self.why = f"{unfinished[0]} would not come to the same, or what it came to is no longer kept"
         return not unfinished

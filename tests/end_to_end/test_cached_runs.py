@@ -122,6 +122,18 @@ def test_a_module_of_the_same_name_elsewhere_is_another(
     assert cached(third) == ["capture"] and digest(third) == digest(second)
 
 
+def test_a_result_that_rests_on_a_kept_one_stands_as_long_as_that_does(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only = ("stages=[capture,constrain,report]", "accel.alignment=16")
+    run(place, only[0])
+    assert cached(run(place, *only)[1]) == ["capture"]  # constrain's process did not build the model
+    monkeypatch.setenv("MY_WIDTH", "24")
+    assert cached(run(place, *only)[1]) == []
+    monkeypatch.delenv("MY_WIDTH")
+    assert cached(run(place, *only)[1]) == ["capture", "constrain"]
+
+
 def test_by_itself_a_run_takes_what_was_found_in_its_directory_alone(place: Path) -> None:
     words = ("stages=[capture,report]", "runner.cache=null")
     _, first = run(place, *words)

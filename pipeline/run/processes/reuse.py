@@ -3,7 +3,7 @@
 import dataclasses
 import logging
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from inductor_debug.pipeline.directory.rundir import RunDirectory, run_id
 from inductor_debug.pipeline.run import compiled_by
 from inductor_debug.pipeline.run.plan import Plan
 from inductor_debug.stages.artifacts.compiled_by import CompiledBy
+from inductor_debug.stages.artifacts.files import REPRO
 from inductor_debug.stages.artifacts.records import StageRecord
 from inductor_debug.stages.contract import Artifacts, StageContext
 from inductor_debug.stages.declaration import Declaration
@@ -138,6 +139,7 @@ class Reuse:
         self._parts: dict[str, dict[str, Any]] = {}
         self._keys: dict[str, str] = {}
         self._places: dict[str, str] = {}
+        self._given: dict[str, Entry | None] = {}
         self._path = path
         self._waiting = waiting
         self._turns = Turns(self.cache.root) if self.cache is not None and plan.in_sweep and waiting else None
@@ -151,6 +153,7 @@ class Reuse:
             return
         known, source = self.directory.stage_records(), own_source()
         self._places.clear()
+        self._given = {name: self._entry(record) for name, record in known.items()}
         self._keys = {name: record.key for name, record in known.items()}
         for name in remaining:
             declaration = self._declaration(name)
@@ -182,6 +185,7 @@ class Reuse:
             logger.warning("%s is in the cache, but %s; it runs", name, damage)
             del self.hits[name]
             return None
+        self._given[name] = entry
         record = dataclasses.replace(record_of(entry), key=self._keys[name], cached=entry.run)
         return record, entry
 
@@ -202,9 +206,31 @@ class Reuse:
         if self._turns is not None:
             self._turns.release(name)
 
-    def stands(self, record: StageRecord) -> bool:
-        """Whether a stored record is of a result that :meth:`look` found: the stage would come to the same again."""
-        return record.name in self.hits and record.key == self._keys[record.name]
+    def stands(self, record: StageRecord, files: Mapping[str, str]) -> bool:
+        """Whether a stored result is one that :meth:`look` would take: the stage would come to the same again.
+
+        Args:
+            record: of the stage.
+            files: path → SHA-256 of the run's files.
+        """
+        if self.cache is None or record.name not in self.hits or record.key != self._keys[record.name]:
+            return False
+        found = (entry for _, entry in self.cache.entries(record.name, record.key) if entry is not None)
+        return any(_holds(files, entry) and not self._changed(entry) for entry in found)
+
+    def _entry(self, record: StageRecord) -> Entry | None:
+        """That of a result which an earlier process of this run made or was given."""
+        run = record.cached or str(self.directory.path)
+        found = self.cache.entries(record.name, record.key) if self.cache is not None and record.key else ()
+        return next((entry for _, entry in found if entry is not None and entry.run == run), None)
+
+    def _earlier(self, name: str) -> Iterator[Entry | None]:
+        """Results of other processes that a stage rests on; None for one of which it is not known what it took."""
+        for other, key in self._parts[name]["follows"].items():
+            if other in self._given:
+                yield self._given[other]
+            elif key:
+                yield from self._earlier(other)
 
     def key(self, name: str, records: Mapping[str, StageRecord]) -> str:
         """A stage's key; empty where what it depends on is not known: a stage that it follows came to no result."""
@@ -220,6 +246,10 @@ class Reuse:
         if self.cache is None or not record.key:
             return
         try:
+            earlier = list(self._earlier(record.name))
+            if None in earlier:
+                self.tell(record.name, "its result is not kept for later runs: what it follows is no longer kept")
+                return
             named, sources = self._parts[record.name]["files"], self._seen.files()
             edited = self._seen.edited(sources) + [path for path, known in named.items() if content_of(path) != known]
             if edited:  # which of its states the result is of is not known
@@ -229,7 +259,7 @@ class Reuse:
                              packages=imported_packages(), variables=self._seen.variables(),
                              modules=self._seen.modules(), cwd=self._seen.cwd(),
                              made_by=jsonable(made_by))  # fmt: skip
-            self.cache.put(record.key, entry, self.directory)
+            self.cache.put(record.key, entry.resting_on(filter(None, earlier)), self.directory)
         except OSError as error:
             self.tell(record.name, f"its result is not kept for later runs: {error}")
 
@@ -299,6 +329,11 @@ class Reuse:
             *(f"the variable {name} has changed" for name, known in entry.variables.items()
               if content_of_variable(name, self.environment) != known),
         ]  # fmt: skip
+
+
+def _holds(files: Mapping[str, str], entry: Entry) -> bool:
+    """Whether these are an entry's files; reproduction scripts name the run that they are in."""
+    return all(files.get(name) == sha256 for name, sha256 in entry.files.items() if not name.startswith(REPRO.folder))
 
 
 def _short(text: str) -> str:
