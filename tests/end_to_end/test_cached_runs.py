@@ -125,7 +125,7 @@ def test_a_module_of_the_same_name_elsewhere_is_another(
 def test_a_result_that_rests_on_a_kept_one_stands_as_long_as_that_does(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    only = ("stages=[capture,constrain,report]", "accel.alignment=16")
+    only = ("stages=[capture,constrain,report]", "accel.alignment=8")
     run(place, only[0])
     assert cached(run(place, *only)[1]) == ["capture"]  # constrain's process did not build the model
     monkeypatch.setenv("MY_WIDTH", "24")
@@ -172,6 +172,16 @@ def test_what_came_to_its_end_stands_until_something_that_it_depends_on_changes(
     assert "it stands" not in text and f"the file {place / 'mine.py'} has changed" in text
     assert all(other[job / "manifest.json"] != mended[job / "manifest.json"] for job in jobs)
     assert sweep()[0].count("it stands") == 2
+
+
+def test_no_job_stands_by_what_another_made_meanwhile(place: Path) -> None:
+    words = (*WORDS, "stages=[capture,report]", "--multirun", "accel.alignment=8,16", "hydra.sweep.dir=sweep")
+    assert command(*words, cwd=place).returncode == 0
+    (place / "mine.py").write_text(MODEL.replace("ReLU", "GELU"))
+    done = command(*words, cwd=place)
+    assert done.returncode == 0 and "it stands" not in done.stdout + done.stderr
+    for job in (place / "sweep").glob("*/capture"):
+        assert "gelu" in (job / "graphs/g0.dynamo.json").read_text()
 
 
 @pytest.mark.slow
