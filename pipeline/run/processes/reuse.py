@@ -14,7 +14,7 @@ from inductor_debug.models.stored import parse_csv
 from inductor_debug.pipeline.cache.folders import VARIABLES
 from inductor_debug.pipeline.cache.key import content_of, differing, key_of, own_source, parts_of
 from inductor_debug.pipeline.cache.seen import Seen, content_of_variable, imported_packages, location_of, versions_of
-from inductor_debug.pipeline.cache.store import Cache, Entry, entry_of, record_of
+from inductor_debug.pipeline.cache.store import Cache, Entry, entry_of, file_digests, record_of
 from inductor_debug.pipeline.cache.turns import Turns
 from inductor_debug.pipeline.directory.records import TorchFound
 from inductor_debug.pipeline.directory.rundir import RunDirectory, run_id
@@ -139,7 +139,8 @@ class Reuse:
         self._parts: dict[str, dict[str, Any]] = {}
         self._keys: dict[str, str] = {}
         self._places: dict[str, str] = {}
-        self._given: dict[str, Entry | None] = {}
+        self._given: dict[str, Entry] = {}
+        self._before: dict[str, StageRecord] = {}
         self._path = path
         self._waiting = waiting
         self._turns = Turns(self.cache.root) if self.cache is not None and plan.in_sweep and waiting else None
@@ -153,7 +154,7 @@ class Reuse:
             return
         known, source = self.directory.stage_records(), own_source()
         self._places.clear()
-        self._given = {name: self._entry(record) for name, record in known.items()}
+        self._before = known
         self._keys = {name: record.key for name, record in known.items()}
         for name in remaining:
             declaration = self._declaration(name)
@@ -220,15 +221,18 @@ class Reuse:
 
     def _entry(self, record: StageRecord) -> Entry | None:
         """That of a result which an earlier process of this run made or was given."""
-        run = record.cached or str(self.directory.path)
-        found = self.cache.entries(record.name, record.key) if self.cache is not None and record.key else ()
-        return next((entry for _, entry in found if entry is not None and entry.run == run), None)
+        run, files = record.cached or str(self.directory.path), file_digests(record, self.directory)
+        found = self.cache.entries(record.name, record.key) if self.cache is not None else ()
+        return next((entry for _, entry in found if entry is not None and entry.run == run and _holds(files, entry)),
+                    None)  # fmt: skip
 
     def _earlier(self, name: str) -> Iterator[Entry | None]:
         """Results of other processes that a stage rests on; None for one of which it is not known what it took."""
         for other, key in self._parts[name]["follows"].items():
             if other in self._given:
                 yield self._given[other]
+            elif other in self._before:
+                yield self._entry(self._before[other])
             elif key:
                 yield from self._earlier(other)
 
