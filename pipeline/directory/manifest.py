@@ -3,6 +3,7 @@
 import functools
 import os
 import platform
+import re
 import subprocess
 import sys
 from collections.abc import Iterable, Mapping
@@ -36,6 +37,9 @@ ENVIRONMENT_PREFIXES = (
     "LD_LIBRARY_PATH", "CXX", "CC", "MPLCONFIGDIR",
 )  # fmt: skip
 _SECRET = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
+_STATUS = ("status", "--porcelain=v2", "--branch", "--no-ahead-behind", "--untracked-files=no")
+_OF_ONE_REPOSITORY = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
+"""Variables that git sets for a hook: its own repository would be told for every folder."""
 
 
 def describe_machine() -> Machine:
@@ -73,13 +77,20 @@ def _versions(_: tuple[tuple[str, int], ...]) -> dict[str, str | None]:
 
 def git_state(folder: Path) -> Repository | None:
     """The repository that holds ``folder``; None where there is none, or no git."""
+    root = next((place for place in (folder, *folder.parents) if (place / ".git").exists()), None)
+    if root is None:
+        return None
+    command = ["git", "--no-optional-locks", "-C", str(root), *_STATUS]  # else it would write the repository's index
+    environment = {name: value for name, value in os.environ.items() if name not in _OF_ONE_REPOSITORY}
+    environment["GIT_CEILING_DIRECTORIES"] = str(root.parent)
     try:
-        root = _git(folder, "rev-parse", "--show-toplevel")
-        commit = _git(folder, "rev-parse", "HEAD")
-        dirty = bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
+        told = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=10, check=True,
+                              env=environment).stdout  # fmt: skip
     except (OSError, subprocess.SubprocessError):
         return None
-    return Repository(root, commit, dirty)
+    commit = re.search(r"^# branch\.oid ([0-9a-f]+)$", told, re.MULTILINE)
+    changed = any(not line.startswith("#") for line in told.splitlines())
+    return None if commit is None else Repository(str(root), commit[1], changed)
 
 
 def environment_that_matters(environment: Mapping[str, str]) -> dict[str, str]:
@@ -133,11 +144,6 @@ def build_manifest(
         digest_inputs={name: inputs[name] for name in sorted(inputs)},
         files=directory.sha256(),
     )
-
-
-def _git(folder: Path, *arguments: str) -> str:
-    command = ["git", "--no-optional-locks", "-C", str(folder), *arguments]  # status would write the repository's index
-    return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
 
 
 def _cpu_model() -> str:

@@ -10,6 +10,7 @@ from runner_support import Outcome, execute
 
 from inductor_debug.pipeline.directory import manifest
 from inductor_debug.pipeline.directory.manifest import git_state
+from inductor_debug.pipeline.directory.records import Repository
 from inductor_debug.pipeline.run.events import Finished
 from inductor_debug.pipeline.run.parent.session import log_event
 from inductor_debug.pipeline.run.plan import batch_of
@@ -89,12 +90,54 @@ def test_stages_share_a_process_as_long_as_their_variables_agree() -> None:
     assert batch_of(["guards", "report"], [SET]) == ["guards", "report"]
 
 
-def test_reading_a_repositorys_state_writes_nothing_into_it(tmp_path: Path) -> None:
-    file = tmp_path / "net.py"
+def repository(folder: Path) -> Path:
+    """A repository of one commit, of one file, which is given."""
+    file = folder / "net.py"
     file.write_text("x = 1\n")
     author = ["-c", "user.name=a", "-c", "user.email=a@b"]
     for words in (["init", "-q"], ["add", "net.py"], [*author, "commit", "-q", "-m", "x"]):
-        subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+        subprocess.run(["git", "-C", str(folder), *words], check=True)
+    return file
+
+
+def told_by_git(folder: Path, *words: str) -> str:
+    return subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True, text=True).stdout.strip()
+
+
+def test_a_folder_has_the_repository_that_holds_it(tmp_path: Path) -> None:
+    file, inner = repository(tmp_path), tmp_path / "a" / "b"
+    inner.mkdir(parents=True)
+    root, commit = told_by_git(inner, "rev-parse", "--show-toplevel"), told_by_git(inner, "rev-parse", "HEAD")
+    (inner / "untracked.py").touch()
+    assert git_state(inner) == Repository(root, commit, dirty=False)
+    file.write_text("x = 2\n")
+    assert git_state(inner) == Repository(root, commit, dirty=True)
+    linked = tmp_path / "linked"  # a worktree's .git is a file
+    told_by_git(tmp_path, "worktree", "add", "-q", "--detach", str(linked))
+    assert git_state(linked) == Repository(str(linked), commit, dirty=False)
+
+
+def test_what_git_sets_for_a_hook_is_not_told_of_other_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hooked, other, bare = (tmp_path / name for name in ("hooked", "other", "bare"))
+    for folder in (hooked, other, bare):
+        folder.mkdir()
+    repository(hooked), repository(other)
+    commit = told_by_git(other, "rev-parse", "HEAD")
+    monkeypatch.setenv("GIT_DIR", str(hooked / ".git"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(hooked / ".git" / "index"))
+    assert git_state(other) == Repository(str(other), commit, dirty=False)
+    assert git_state(bare) is None
+
+
+def test_a_repository_without_a_commit_is_told_as_none(tmp_path: Path) -> None:
+    told_by_git(tmp_path, "init", "-q")
+    assert git_state(tmp_path) is None
+    (tmp_path / "inner" / ".git").mkdir(parents=True)  # which git does not take for one
+    assert git_state(tmp_path / "inner") is None
+
+
+def test_reading_a_repositorys_state_writes_nothing_into_it(tmp_path: Path) -> None:
+    file = repository(tmp_path)
     os.utime(file, (1, 1))  # git status would look at the file again, and note that in the index
     index = (tmp_path / ".git" / "index").read_bytes()
     state = git_state(tmp_path)
