@@ -181,8 +181,8 @@ def _state() -> tuple[int, ...]:
 def imported_packages() -> dict[str, str]:
     """Name → version of each installed distribution that a module was imported from."""
     tops = {name.partition(".")[0] for name in list(sys.modules)}
-    tops = {name for name in tops if _is_installed(sys.modules.get(name))}
-    versions = versions_of({name for top in tops for name in distributions().get(top, ())})
+    tops, known = {name for name in tops if _is_installed(sys.modules.get(name))}, distributions()
+    versions = versions_of({name for top in tops for name in known.get(top, ())})
     return {name: version for name, version in versions.items() if version != ABSENT}
 
 
