@@ -17,6 +17,23 @@ def build(batch_size=2):
     width = int(os.environ.get("MY_WIDTH", "20"))
     return torch.nn.Sequential(torch.nn.Linear(16, width), torch.nn.ReLU()), (torch.randn(batch_size, 16),)
 """
+KILLED_IN_KERNELDIFF = """
+import glob
+import os
+import signal
+import threading
+import time
+
+
+def end():
+    while os.path.exists("killed"):
+        if any("kerneldiff …" in open(log).read() for log in glob.glob("outputs/*/*/run.log")):
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(0.01)
+
+
+threading.Thread(target=end, daemon=True).start()
+"""
 WORDS = ("model=custom", "model.build._target_=mine.build", "model.name=mine", "backend=aot_eager", "accel=warn16")
 STAGES = "stages=[capture,constrain,kerneldiff,report]"
 
@@ -132,6 +149,21 @@ def test_a_result_that_rests_on_a_kept_one_stands_as_long_as_that_does(
     assert cached(run(place, *only)[1]) == []
     monkeypatch.delenv("MY_WIDTH")
     assert cached(run(place, *only)[1]) == ["capture", "constrain"]
+
+
+@pytest.mark.slow
+def test_a_result_rests_on_what_an_earlier_process_of_its_run_took(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "mine.py").write_text(MODEL.replace("import os\n", KILLED_IN_KERNELDIFF))
+    only, killed = "stages=[capture,constrain,report]", place / "killed"
+    killed.touch()
+    _, first = run(place, "stages=[capture,kerneldiff,constrain,report]", code=3)
+    killed.unlink()
+    assert [stage["status"] for stage in first["stages"]] == ["passed", "crashed", "passed", "passed"]
+    assert cached(run(place, only)[1]) == ["capture", "constrain"]
+    monkeypatch.setenv("MY_WIDTH", "24")
+    assert cached(run(place, only)[1]) == []
 
 
 def test_by_itself_a_run_takes_what_was_found_in_its_directory_alone(place: Path) -> None:
