@@ -2,7 +2,8 @@
 
 The kernel sums a process's PSS (proc_pid_smaps(5)) by walking through its pages: for gigabytes that takes too long for
 a look each time. So looks are rare, and between two of them a process's PSS moves as its anonymous memory does
-(``RssAnon`` of proc_pid_status(5), a counter). A new process is looked at when it is found.
+(``RssAnon`` of proc_pid_status(5), a counter). A forked process shares its parent's pages: both are looked at once two
+lists have found it, for one that only begins another program has done so by then.
 """
 
 import re
@@ -36,13 +37,16 @@ def peak_of_children(peak: Peak) -> Iterator[None]:
 
     def watch() -> None:
         apart: dict[int, int] = {}  # process → its PSS less its anonymous memory, when it was looked at
+        listed: set[int] = set()
         list_at = look_at = 0.0
         while not ended.wait(TICK_S):
             now = time.perf_counter()
             if now >= list_at:
-                found = [child.pid for child in psutil.Process().children(recursive=True)]
-                apart = {pid: apart[pid] if pid in apart else _apart(pid) for pid in found}
-                list_at = now + LIST_S
+                found = {child.pid: child for child in psutil.Process().children(recursive=True)}
+                new = (found.keys() & listed) - apart.keys()
+                stale = new | {_parent(found[pid]) for pid in new}
+                apart = {pid: _apart(pid) if pid in stale else apart[pid] for pid in found.keys() & listed}
+                listed, list_at = set(found), now + LIST_S
             if now >= look_at:
                 apart = {pid: _apart(pid) for pid in apart}
                 look_at = now + max(LIST_S, (time.perf_counter() - now) / LOOKING)
@@ -56,6 +60,13 @@ def peak_of_children(peak: Peak) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+
+
+def _parent(process: psutil.Process) -> int:
+    try:
+        return process.ppid()
+    except psutil.NoSuchProcess:
+        return 0
 
 
 def _apart(process: int) -> int:
