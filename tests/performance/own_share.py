@@ -133,11 +133,11 @@ class Sampler:
             self.collecting = phase == "start"
 
     def write(self) -> None:
-        """Write the file anew."""
+        """Write the file anew, of copies: a collection of garbage in between adds a sample."""
         self.written = time.monotonic()
-        rows = [[*place, seconds] for place, seconds in self.seconds.items()]
+        rows = [[*place, seconds] for place, seconds in dict(self.seconds).items()]
         path = self.folder / f"{os.getpid()}.json"
-        path.with_suffix(".new").write_text(json.dumps({"rows": rows, "peaks": self.peaks, "argv": sys.argv}))
+        path.with_suffix(".new").write_text(json.dumps({"rows": rows, "peaks": dict(self.peaks), "argv": sys.argv}))
         path.with_suffix(".new").replace(path)
 
 
