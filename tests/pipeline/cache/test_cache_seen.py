@@ -29,14 +29,19 @@ with open("mine.py", "a") as file:
     file.write("# edited")
 print(json.dumps(seen.edited(seen.files())))
 """
+FOLDERS = ("folder", "walked", "globbed", "path", "deep", "listed")
 MINE = """
+import glob
 import os
+import pathlib
 import safetensors
 from helper import depth
 def build():
     open({data!r}).read()
     open({link!r}).read()
     os.listdir({folder!r})
+    list(os.walk({walked!r})), glob.glob({globbed!r} + "/*"), [*pathlib.Path({path!r}).glob("*.txt")]
+    [*pathlib.Path({deep!r}).rglob("*.txt")], sorted(pathlib.Path({listed!r}).iterdir())
     global kept
     kept = safetensors.safe_open({weights!r}, framework="np")  # native code maps it
     open({apart!r}).read()
@@ -57,9 +62,11 @@ def test_what_the_users_code_takes_is_seen(tmp_path: Path) -> None:
     folder, apart = tmp_path / "code", tmp_path / "cache"
     folder.mkdir()
     apart.mkdir()
-    names = {name: str(tmp_path / name) for name in ("data", "written", "gone", "never", "link", "folder", "earlier")}
+    known = ("data", "written", "gone", "never", "link", "earlier", *FOLDERS)
+    names = {name: str(tmp_path / name) for name in known}
     names |= {"apart": str(apart / "kept"), "weights": str(tmp_path / "w.safetensors")}
-    (tmp_path / "folder").mkdir()
+    for name in FOLDERS:
+        (tmp_path / name).mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "data")
     save_file({"w": numpy.ones(3)}, names["weights"])
     for name in ("data", "apart", "earlier"):
@@ -75,7 +82,7 @@ def test_what_the_users_code_takes_is_seen(tmp_path: Path) -> None:
     told, directory, edited = map(json.loads, done.stdout.splitlines())
     files, packages, looked_up, modules, before = told
     ours = {Path(path).relative_to(tmp_path).as_posix() for path in files if Path(path).is_relative_to(tmp_path)}
-    assert ours == {"code/helper.py", "code/mine.py", "data", "gone", "never", "link", "folder", "w.safetensors"}
+    assert ours == {"code/helper.py", "code/mine.py", "data", "gone", "never", "link", *FOLDERS, "w.safetensors"}
     assert files[names["link"]] == files[names["data"]]
     assert files[names["gone"]] == files[names["never"]] == ABSENT
     assert not any("/site-packages/" in path or path.endswith(".pyc") for path in files)
