@@ -8,6 +8,7 @@ another run. Processes may write, read and remove entries at the same time.
 import contextlib
 import dataclasses
 import json
+import logging
 import os
 import shutil
 import tempfile
@@ -24,6 +25,8 @@ from inductor_debug.pipeline.directory.rundir import RunDirectory
 from inductor_debug.stages.artifacts.files import REPRO
 from inductor_debug.stages.artifacts.records import StageRecord
 from inductor_debug.stages.encoding import jsonable
+
+logger = logging.getLogger(__name__)
 
 FOLDER = "stages"
 _ENTRY, _HITS, _NEW = "entry.json", "hits", ".new-"
@@ -206,8 +209,7 @@ class Cache:
         total = sum(item.nbytes for item in kept)
         for item in kept:
             old = older_than_s is not None and now - item.used > older_than_s
-            if old or (limit is not None and total > limit):
-                _remove(item.path)
+            if (old or (limit is not None and total > limit)) and _remove(item.path):
                 total -= item.nbytes
                 removed.append(item)
         for stage in _folders(self.root):
@@ -281,14 +283,18 @@ def _measured(path: Path, stage: str) -> Kept | None:
     return None if used is None else Kept(path, stage, nbytes, hits, used)
 
 
-def _remove(path: Path) -> None:
-    """The entry's file goes first: a folder without it is none, whoever looks meanwhile."""
-    with contextlib.suppress(OSError):
-        (path / _ENTRY).unlink()
+def _remove(path: Path) -> bool:
+    """Whether an entry is gone. Its file goes first: a folder without it is none, whoever looks meanwhile."""
+    try:
+        (path / _ENTRY).unlink(missing_ok=True)
+    except OSError as error:
+        logger.warning("a kept result can't be removed: %s", error)
+        return False
     shutil.rmtree(path, ignore_errors=True)
     for above in (path.parent, path.parent.parent):
         with contextlib.suppress(OSError):
             above.rmdir()
+    return True
 
 
 def _folders(path: Path) -> list[Path]:

@@ -133,6 +133,21 @@ def test_pruning_removes_the_longest_unused_first(tmp_path: Path) -> None:
     assert (tmp_path / "3/capture/a.txt").read_text() == "3" * 1000  # the run's own files stay
 
 
+def test_what_cannot_be_removed_is_not_told_as_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    cache = Cache(tmp_path / "cache")
+    kept(cache, tmp_path / "one")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        assert cache.prune(older_than_s=-1) == []
+    assert len(cache.kept()) == 1 and "can't be removed" in caplog.text
+    assert len(cache.prune(older_than_s=-1)) == 1 and cache.kept() == []
+
+
 def test_all_results_are_measured_only_where_they_may_exceed_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
