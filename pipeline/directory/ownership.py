@@ -40,6 +40,7 @@ from inductor_debug.pipeline.directory.refusals import (
     another_run,
     another_sweep,
     in_use,
+    of_the_other_kind,
     unwritable,
 )
 from inductor_debug.pipeline.directory.removal import files_below, others_below, remove_files, remove_trees
@@ -98,6 +99,8 @@ def claim_run(
             would lead out of it. Nothing in it was changed.
     """
     path, own = Path(directory).absolute(), (*own_names(), *stages)
+    if any(os.path.lexists(path / name) for name in (SWEEP_OWNER, *_SWEEP_FILES)):
+        raise of_the_other_kind(path, "sweep", "hydra.run.dir")
     if not overwrite and not os.path.lexists(path / OWNER) and holds_run(path):
         known = stored_fingerprint(path)  # of an earlier version of this tool
         if known != configuration:
@@ -142,6 +145,8 @@ def claim_sweep(
     """
     path, jobs, each = Path(directory).absolute(), list(jobs), list(configurations)
     configuration = digest(each)
+    if os.path.lexists(path / OWNER) or holds_run(path):
+        raise of_the_other_kind(path, "run", "hydra.sweep.dir")
     with _claiming(path, SWEEP_OWNER, "hydra.sweep.dir") as lock:
         before = _read_owner(lock)
         if before is not None or any(os.path.lexists(path / name) for name in _SWEEP_FILES):

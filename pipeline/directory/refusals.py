@@ -90,6 +90,15 @@ def another_sweep(path: Path, known: str | None, jobs: Sequence[str], before: Ow
     return _holds_another(path, "sweep", "hydra.sweep.dir", known, differ if there else "")
 
 
+def of_the_other_kind(path: Path, what: str, key: str) -> DirectoryRefused:
+    """The error for a run in a sweep's directory, or a sweep in a run's.
+
+    Args:
+        path: the directory. what: it holds, "run" or "sweep". key: that names it.
+    """
+    return DirectoryRefused(f"{key}: {path} holds a {what}; valid: a directory of its own.\nTry: {key}=FOLDER")
+
+
 def _holds_another(path: Path, what: str, key: str, known: str | None, told: str) -> DirectoryRefused:
     stored = "its configuration, .hydra/config.yaml," if what == "run" else "the configurations of its jobs"
     unknown = f"a configuration that can't be established ({stored} can't be read, or is of another version)"

@@ -212,6 +212,23 @@ def test_a_sweep_owns_its_directory_and_removes_jobs_that_it_does_not_have(tmp_p
     assert [path.name for path in (sweep / "1-b").iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.parametrize("overwrite", [False, True], ids=["kept", "overwrite"])
+def test_a_sweep_and_a_run_do_not_share_a_directory(tmp_path: Path, overwrite: bool) -> None:
+    sweep, job = tmp_path / "sweep", tmp_path / "job"
+    with claim_sweep(sweep, ["a"], ["0"]), claim_run(sweep / "0", "a"):
+        pass
+    with claim_run(job, "a"):
+        pass
+    before = listing(tmp_path)
+    with pytest.raises(DirectoryRefused, match=r"hydra\.run\.dir: .*/sweep holds a sweep"):
+        claim_run(sweep, "a", overwrite=overwrite)
+    with pytest.raises(DirectoryRefused, match=r"hydra\.sweep\.dir: .*/job holds a run"):
+        claim_sweep(job, ["a"], ["0"], overwrite=overwrite)
+    assert listing(tmp_path) == before
+    with claim_sweep(sweep, ["a"], ["0"]), claim_run(sweep / "0", "a"):
+        pass
+
+
 def test_a_sweeps_owner_cannot_name_jobs_outside(tmp_path: Path) -> None:
     run_outside = execute(tmp_path / "outside", "plain").path
     sweep = tmp_path / "sweep"
