@@ -96,7 +96,7 @@ def run(
                         "(runner.cache=false makes it anew)", claim.path, extra=extra)  # fmt: skip
             return stands.code
     if stands is not None and stands.why:
-        logger.info("%s came to its end before, but %s: it runs again", claim.path, stands.why)
+        logger.info("%s holds this run already, but %s: it runs again", claim.path, stands.why)
     with claim, Interruption(at_once=config.runner.isolation == "none") as interruption:
         rundir = RunDirectory(claim.path, claim=claim)
         _prepare(rundir, files or {})

@@ -58,6 +58,10 @@ class Standing:
         if changed:
             self.why = f"{changed[0]} is not as its run left it"
             return False
+        crashed = next((records[name] for name in order if records[name].status == summary.CRASHED), None)
+        if crashed is not None:
+            self.why = f"{crashed.name} crashed ({crashed.message.partition(chr(10))[0]})"
+            return False
         reuse = self._looked_up(directory, stored, order)
         self.code = summary.exit_code(records.values())
         unfinished = [name for name in order if not (_ended(records[name]) or reuse.stands(records[name], listed))]
