@@ -28,8 +28,8 @@ _SYSTEM = ("/proc/", "/sys/", "/dev/")
 _LIBRARIES = ("/usr/", "/lib", "/SYSV", "/memfd:", "/dev/", "/anon_hugepage")
 _EVENTS = ("open", "sqlite3.connect", "ctypes.dlopen", "os.listdir", "os.scandir")
 _MARKS = "INDUCTOR_DEBUG_"
-_FRAMES = 6
-_LISTERS = ("os", "glob", "pathlib")
+_PASS_ON = ("collections", "glob", "ntpath", "os", "pathlib", "posixpath")
+"""Python's own modules that look a variable up, or list a folder, for who calls them."""
 _LOOKERS = (key.__file__, f"{os.sep}matplotlib{os.sep}font_manager.py")
 """Who opens files and takes nothing of them: whether an earlier result stands; a list of fonts of which the pictures
 use matplotlib's own."""
@@ -84,7 +84,7 @@ class Seen:
             return
         if event == "open" and (arguments[2] or 0) & (os.O_WRONLY | os.O_RDWR):
             return
-        if event in ("os.listdir", "os.scandir") and not _lists_for_user(sys._getframe(1)):
+        if event in ("os.listdir", "os.scandir") and not _is_users(sys._getframe(1)):
             return
         if sys._getframe(1).f_code.co_filename.endswith(_LOOKERS):
             return
@@ -217,20 +217,8 @@ def _is_installed(module: Any) -> bool:
 
 
 def _is_users(frame: Any) -> bool:
-    """Whether the user's code looks a variable up, itself or by ``os.environ.get`` and ``os.getenv``."""
-    for _ in range(_FRAMES):
-        if frame is None:
-            return False
-        file = frame.f_code.co_filename
-        if not file.startswith("<frozen") and file != os.__file__:
-            break
-        frame = frame.f_back
-    return frame is not None and _is_users_file(file)
-
-
-def _lists_for_user(frame: Any) -> bool:
-    """Whether the user's code lists a folder, itself or by ``os.walk``, ``glob`` and ``pathlib``."""
-    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _LISTERS:
+    """Whether the user's code looks a variable up or lists a folder, itself or by ``os.getenv``, ``glob`` and such."""
+    while frame is not None and str(frame.f_globals.get("__name__")).partition(".")[0] in _PASS_ON:
         frame = frame.f_back
     return frame is not None and _is_users_file(frame.f_code.co_filename)
 
