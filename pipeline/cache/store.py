@@ -206,12 +206,20 @@ class Cache:
             What was removed.
         """
         kept, now, removed = self.kept(), time.time(), []
+        kept_by: OSError | None = None
         total = sum(item.nbytes for item in kept)
         for item in kept:
             old = older_than_s is not None and now - item.used > older_than_s
-            if (old or (limit is not None and total > limit)) and _remove(item.path):
+            if old or (limit is not None and total > limit):
+                try:
+                    _remove(item.path)
+                except OSError as error:
+                    kept_by = error
+                    continue
                 total -= item.nbytes
                 removed.append(item)
+        if kept_by is not None:
+            logger.warning("kept results can't be removed: %s", kept_by)
         for stage in _folders(self.root):
             for path in stage.glob(f"{_NEW}*"):  # of a process that was killed
                 if now - _mtime(path) > _WRITING_S:
@@ -283,18 +291,13 @@ def _measured(path: Path, stage: str) -> Kept | None:
     return None if used is None else Kept(path, stage, nbytes, hits, used)
 
 
-def _remove(path: Path) -> bool:
-    """Whether an entry is gone. Its file goes first: a folder without it is none, whoever looks meanwhile."""
-    try:
-        (path / _ENTRY).unlink(missing_ok=True)
-    except OSError as error:
-        logger.warning("a kept result can't be removed: %s", error)
-        return False
+def _remove(path: Path) -> None:
+    """The entry's file goes first: a folder without it is none, whoever looks meanwhile. OSError where it stays."""
+    (path / _ENTRY).unlink(missing_ok=True)
     shutil.rmtree(path, ignore_errors=True)
     for above in (path.parent, path.parent.parent):
         with contextlib.suppress(OSError):
             above.rmdir()
-    return True
 
 
 def _folders(path: Path) -> list[Path]:

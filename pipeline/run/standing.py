@@ -60,7 +60,8 @@ class Standing:
             return False
         crashed = next((records[name] for name in order if records[name].status == summary.CRASHED), None)
         if crashed is not None:
-            self.why = f"{crashed.name} crashed ({crashed.message.partition(chr(10))[0]})"
+            reason, _, _ = crashed.message.partition("\n")
+            self.why = f"{crashed.name} crashed ({reason})"
             return False
         reuse = self._looked_up(directory, stored, order)
         self.code = summary.exit_code(records.values())
