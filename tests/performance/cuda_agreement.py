@@ -93,7 +93,7 @@ class Script:
 def sampling_process(command: int) -> psutil.Process:
     """The stage's sampling process of a command that runs."""
     for child in psutil.Process(command).children(recursive=True):
-        if "inductor_debug.stages.benchmark.process" in child.cmdline():
+        if "inductor_debug.stages.benchmark.process" in child.as_dict(["cmdline"], ad_value=[])["cmdline"]:
             return child
     raise RuntimeError("the stage has no sampling process")
 

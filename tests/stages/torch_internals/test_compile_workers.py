@@ -25,8 +25,9 @@ class Timed(Exception):
 
 
 def workers() -> list[int]:
-    """Process ids of the pools that this process compiles in."""
-    return [child.pid for child in psutil.Process().children() if "compile_worker" in " ".join(child.cmdline())]
+    """Process ids of the pools that this process compiles in; an ended child has no command line."""
+    children = [child.as_dict(["pid", "cmdline"], ad_value=[]) for child in psutil.Process().children()]
+    return [child["pid"] for child in children if "compile_worker" in " ".join(child["cmdline"])]
 
 
 @pytest.fixture
