@@ -7,7 +7,7 @@ from typing import Any
 from hydra.core.override_parser.types import ChoiceSweep, RangeSweep
 from omegaconf import OmegaConf
 
-from inductor_debug.models.errors import ConfigurationError, shown, wrong_value
+from inductor_debug.models.errors import ConfigurationError, quoted, shown, wrong_value
 
 MOST_RUNS = 10_000
 """Of one sweep."""
@@ -48,6 +48,42 @@ def check_count(overrides: Sequence[Any]) -> None:
             valid=f"at most {MOST_RUNS:,}",
             hint=f"--multirun {largest.partition('=')[0].lstrip('+')}=VALUE,VALUE",
         )
+
+
+def check_values(overrides: Sequence[Any]) -> None:
+    """ConfigurationError for a value that comes twice: its jobs would be the same job."""
+    for override in overrides:
+        if not isinstance(override.value(), ChoiceSweep):
+            continue
+        values = [*override.sweep_string_iterator()]
+        twice = next((value for value in values if values.count(value) > 1), None)
+        if twice is not None:
+            raise ConfigurationError(
+                f"got {shown(twice)} {values.count(twice)} times",
+                key=override.key_or_group,
+                place=override.input_line,
+                valid="each value once",
+                hint=quoted(f"{override.get_key_element()}={','.join(dict.fromkeys(values))}"),
+            )
+
+
+def check_shown(overrides: Sequence[Any], flag: str) -> None:
+    """ConfigurationError for several values of a key where one configuration is to be shown.
+
+    Args:
+        overrides: as parsed.
+        flag: that asks for it.
+    """
+    for override in overrides:
+        if override.is_sweep_override():
+            key, first = override.get_key_element(), next(iter(override.sweep_string_iterator()), "VALUE")
+            raise ConfigurationError(
+                "got several values",
+                key=override.key_or_group,
+                place=override.input_line,
+                valid=f"one value, for {flag} shows one configuration",
+                hint=f"{quoted(f'{key}={first}')} {flag}",
+            )
 
 
 def check_package(composed: Any, package: str) -> None:

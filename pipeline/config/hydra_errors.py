@@ -158,7 +158,10 @@ def _unreadable(error: Any) -> ConfigurationError:
     groups = [group for group in GROUPS if given in options(group)]
     example = f"{groups[0]}={given}" if groups else "python -m pipeline --help"
     if "=" in given:
-        example = f"{shortened(key)}='VALUE'"
+        values = given.partition("=")[2].split(",")
+        named = [value for value in values if value.strip()]
+        listed = 0 < len(named) < len(values) and all(re.fullmatch(r"[\w.-]+", value) for value in named)
+        example = f"--multirun {key}={','.join(named)}" if listed else f"{shortened(key)}='VALUE'"
     return ConfigurationError(
         f"got {shown(given)}, which can't be read ({shortened(reason)})",
         key="command line",

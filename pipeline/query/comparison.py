@@ -14,9 +14,8 @@ from inductor_debug.pipeline.directory.names import SUMMARY
 from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.pipeline.live import tracked
 from inductor_debug.pipeline.query import open_run
-from inductor_debug.pipeline.run.compiled_by import flat
+from inductor_debug.pipeline.run.compiled_by import differ, side_by_side
 from inductor_debug.stages.artifacts import files
-from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.questions.graphs import lowered_graphs
 from inductor_debug.stages.lower.questions.kernels import launches_of
@@ -24,6 +23,8 @@ from inductor_debug.stages.stored_run import Analysis, Row, StoredRun, Table
 
 COMPILING = {"lower", "kerneldiff", "benchmark", "profile", "bisect", "minify"}
 """Stages that have the backend compile the case."""
+TECHNICAL = ("hydra.", "runner.")
+"""How the keys begin that say how a run is made, and change no result that it comes to."""
 NAMED = 3
 """Differences that a sentence names."""
 LONGEST = 24
@@ -71,11 +72,14 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
              for name, run in zip(names, runs, strict=True)]  # fmt: skip
     every = set.intersection(*({stage.name for stage in run.head.stages} for run in runs))
     parts: dict[str, Callable[[StoredRun], Mapping[str, Any]]] = {
-        "compiled_by": _compiled_by, "settings": lambda run: _of_stages(settings_of(run.folder), every),
+        "settings": lambda run: _of_stages(settings_of(run.folder), every),
         "results": _results, "kernels": _kernels, "outputs": _outputs}  # fmt: skip
     tables = [Table("runs", ("run", "id", "verdict"), about)]
-    for part, read in parts.items():
-        rows = differing([read(run) for run in runs], names)
+    compiled = side_by_side([run.head.compiled_by for run in runs]).items()
+    found = {"compiled_by": [{"key": key} | dict(zip(names, values, strict=True))
+                             for key, values in compiled if differ(values)]}  # fmt: skip
+    found |= {part: differing([read(run) for run in runs], names) for part, read in parts.items()}
+    for part, rows in found.items():
         tables.append(Table(part, (part, *names), [{part: row.pop("key")} | row for row in rows]))
     lowered = [bool(lowered_graphs(run)) for run in runs]
     told = []
@@ -142,18 +146,17 @@ def differing(runs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[R
     return [row for row in rows if any(row[name] != row[names[0]] for name in names)]
 
 
-def _compiled_by(run: StoredRun) -> dict[str, Any]:
-    """What compiled it, by dotted key."""
-    return dict(flat(jsonable(run.head.compiled_by))) if run.head.compiled_by is not None else {}
-
-
 def settings_of(folder: Path) -> dict[str, Any]:
     """A run's settings by dotted key, without Hydra's and the runner's own; its interpolations are text."""
+    return {key: value for key, value in every_setting_of(folder).items() if not key.startswith(TECHNICAL)}
+
+
+def every_setting_of(folder: Path) -> dict[str, Any]:
+    """A run's settings by dotted key; empty for a run of this package's own runner, without Hydra."""
     try:
-        config = StoredFolder(folder).read_yaml(store.HYDRA, dict[str, Any])
-    except FileNotFoundError:  # a run of this package's own runner, without Hydra
+        return dict(_flat(StoredFolder(folder).read_yaml(store.HYDRA, dict[str, Any])))
+    except FileNotFoundError:
         return {}
-    return {key: value for key, value in _flat(config) if not key.startswith(("hydra.", "runner."))}
 
 
 def _results(run: StoredRun) -> dict[str, Any]:

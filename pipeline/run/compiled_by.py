@@ -4,7 +4,7 @@ import dataclasses
 import hashlib
 import re
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,6 +42,8 @@ TOLD_ONLY = ("commit.", "set_by_run.", "device.threads")
 """What may differ without making a rerun another compilation, or is seen in what else differs."""
 BY_CONFIGURATION = ("model.", "device.", "options.")
 """What an override may change."""
+NOT_KNOWN = "not established"
+"""Stands for the values of a part that a record does not know."""
 
 
 def matters(name: str) -> bool:
@@ -180,17 +182,15 @@ def differences(then: CompiledBy, now: CompiledBy, *, changed: bool) -> tuple[li
     Returns:
         Lines of what makes it another compilation, and of what may.
     """
-    before, after = (
-        dict(flat(jsonable(dataclasses.replace(record, options=before_compiling(record), options_before=None))))
-        for record in (then, now)
-    )
+    known = [record if record.options is None else dataclasses.replace(record, options=before_compiling(record))
+             for record in (then, now)]  # fmt: skip
+    earlier = [dataclasses.replace(record, options_before=None) for record in known]
     refused: list[str] = []
     told: list[str] = []
-    for key in dict.fromkeys([*before, *after]):
-        part = key.partition(".")[0]
-        if before.get(key) == after.get(key) or getattr(then, part) is None or getattr(now, part) is None:
+    for key, (before, after) in side_by_side(earlier).items():
+        if not differ((before, after)):
             continue
-        line = _line(key, before.get(key), after.get(key))
+        line = _line(key, before, after)
         mild = key.startswith(TOLD_ONLY) or (changed and key.startswith(BY_CONFIGURATION))
         (told if mild else refused).append(line)
     return refused, told
@@ -209,6 +209,26 @@ def set_otherwise(then: CompiledBy, now: CompiledBy) -> list[str]:
     recorded = {(name, key) for name, part in parts for key in part}
     values = [(name, key, *(side.get(name, {}).get(key) for side in sides)) for name, key in sorted(recorded)]
     return [_line(f"options.{name}.{key}", before, after) for name, key, before, after in values if before != after]
+
+
+def side_by_side(records: Sequence[CompiledBy | None]) -> dict[str, list[Any]]:
+    """Dotted key → what each record has there: None for nothing, NOT_KNOWN where it does not know that part.
+
+    A run that took a result from the cache may know of no options, for its own backend compiled nothing yet.
+    """
+    contents = [{} if record is None else jsonable(record) for record in records]
+    values = [dict(flat(content)) for content in contents]
+    return {
+        key: [NOT_KNOWN if content.get(key.partition(".")[0]) is None else value.get(key)
+              for content, value in zip(contents, values, strict=True)]
+        for key in dict.fromkeys(key for value in values for key in value)
+    }  # fmt: skip
+
+
+def differ(values: Iterable[Any]) -> bool:
+    """Whether those of :func:`side_by_side` that are known are not the same."""
+    first, *others = [value for value in values if value != NOT_KNOWN] or [None]
+    return any(other != first for other in others)
 
 
 def flat(record: Mapping[str, Any], prefix: str = "", depth: int = 2) -> Iterator[tuple[str, Any]]:

@@ -111,7 +111,7 @@ def check_grid(
     points, rows = Points(graphs), []
     for values in tracked(list(itertools.product(*grid.values()))):
         point = dict(zip(grid, values, strict=True))
-        found = points.at(validate_profile(replace(config, **point), {}, base=base))
+        found = points.at(_profile_of(config, point, base))
         rows.append(
             point
             | {
@@ -129,6 +129,15 @@ def check_grid(
     by_rule = [column for column in table.columns if column.startswith("findings_")]
     table[by_rule] = table[by_rule].fillna(0).astype(int)
     return table
+
+
+def _profile_of(config: AccelConfig, point: Mapping[str, Any], base: Profile | None) -> Profile:
+    """The profile of a point; ConfigurationError where a field does not take its value."""
+    try:
+        return validate_profile(replace(config, **point), {}, base=base)
+    except ConfigurationError as error:
+        name = error.key.removeprefix("accel.")
+        raise error.with_parts(hint=f"--grid {name}={FIELDS[name]}") if name in point else error from None
 
 
 def draw_grid(table: "pandas.DataFrame", grid: Mapping[str, Sequence[Any]], title: str) -> bytes:

@@ -2,7 +2,7 @@
 
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -12,7 +12,8 @@ from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.names import SUMMARY
 from inductor_debug.pipeline.query import open_run
-from inductor_debug.pipeline.query.comparison import settings_of
+from inductor_debug.pipeline.query.comparison import TECHNICAL, every_setting_of
+from inductor_debug.pipeline.run.sweep.changes import telling_apart
 from inductor_debug.stages.stored_run import StoredRun
 
 _OF_RUN = ("model", "dtype", "device", "mode")
@@ -34,9 +35,14 @@ class Job:
         return open_run(self.folder) if StoredFolder(self.folder).has(SUMMARY) else None
 
     @cached_property
+    def every_setting(self) -> dict[str, Any]:
+        """By dotted key, with how the run was made."""
+        return every_setting_of(self.folder)
+
+    @cached_property
     def settings(self) -> dict[str, Any]:
         """By dotted key; what ``summary.json`` tells of them where no configuration is stored."""
-        found = settings_of(self.folder)
+        found = {key: value for key, value in self.every_setting.items() if not key.startswith(TECHNICAL)}
         if found or self.run is None:
             return found
         told = {key: getattr(self.run.head.run, key) for key in _OF_RUN}
@@ -76,13 +82,16 @@ class Matched:
 
     def name(self, job: Job) -> str:
         """What tells a job from the others of its sweep: ``accel.alignment=16, dtype=float32``."""
-        return ", ".join(f"{key}={_text(job.settings[key])}" for key in self.keys if key in job.settings)
+        known = _known(job)
+        return ", ".join(f"{key}={_text(known[key])}" for key in self.keys if key in known)
 
 
 def matched(a: Sequence[Job], b: Sequence[Job]) -> Matched:
-    """The jobs of A with those of B that have the same settings, of those that vary within A or within B."""
-    varying = dict.fromkeys([*_varying(a), *_varying(b)])
-    keys = [key for key in varying if not key.startswith(("hydra.", "runner."))]
+    """The jobs of A with those of B that have the same settings, of those that tell the jobs of A or of B apart.
+
+    Where jobs of A outnumber those of B with the same settings, the last of B's is held to several.
+    """
+    keys = [*dict.fromkeys(key for jobs in (a, b) for key in telling_apart([*map(_known, jobs)], TECHNICAL))]
     waiting: dict[str, list[Job]] = defaultdict(list)
     for job in b:
         waiting[_key(job, keys)].append(job)
@@ -90,21 +99,21 @@ def matched(a: Sequence[Job], b: Sequence[Job]) -> Matched:
     for job in a:
         same = waiting[_key(job, keys)]
         if same:
-            pairs.append((job, same.pop(0)))
+            pairs.append((job, same.pop(0) if len(same) > 1 else same[0]))
         else:
             only_a.append(job)
-    left = [job for jobs in waiting.values() for job in jobs]
-    return Matched(keys, pairs, only_a, [job for job in b if job in left])
+    held = {other.folder for _, other in pairs}
+    return Matched(keys, pairs, only_a, [job for job in b if job.folder not in held])
 
 
-def _varying(jobs: Iterable[Job]) -> list[str]:
-    settings: list[Mapping[str, Any]] = [job.settings for job in jobs]
-    keys = dict.fromkeys(key for one in settings for key in one)
-    return [key for key in keys if len({_text(one.get(key)) for one in settings}) > 1]
+def _known(job: Job) -> dict[str, Any]:
+    """What is known of a job's settings."""
+    return job.every_setting | job.settings
 
 
 def _key(job: Job, keys: Iterable[str]) -> str:
-    return json.dumps([job.settings.get(key) for key in keys], sort_keys=True)
+    known = _known(job)
+    return json.dumps([known.get(key) for key in keys], sort_keys=True)
 
 
 def _text(value: Any) -> str:

@@ -1,6 +1,7 @@
 """What changed from a job of a sweep to its neighbour: the job that differs in one axis alone, by one step."""
 
-from collections.abc import Iterator, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,7 +9,7 @@ from inductor_debug.pipeline.run.sweep.rows import FAILURES, GRAPHS, NUMERICS, R
 from inductor_debug.stages.formatting import counted, short
 
 OVERRIDE = "override."
-_NO_AXIS = ("override.cluster", "override.runner.", "override.hydra.")
+_TECHNICAL = ("override.cluster", "override.runner.", "override.hydra.")
 _STAGE = {
     **dict.fromkeys(("numerics", *NUMERICS), "kerneldiff"),
     **dict.fromkeys((f"graphs.{key}" for key in GRAPHS), "capture"),
@@ -47,9 +48,27 @@ class Change:
 
 
 def axes_of(rows: Sequence[Row]) -> list[str]:
-    """The columns of overrides in which the jobs differ, without those that change no result."""
-    keys = dict.fromkeys(key for row in rows for key in row if key.startswith(OVERRIDE))
-    return [key for key in keys if not key.startswith(_NO_AXIS) and len({row.get(key) for row in rows}) > 1]
+    """The columns of overrides that tell the jobs apart."""
+    return telling_apart([{key: row[key] for key in row if key.startswith(OVERRIDE)} for row in rows], _TECHNICAL)
+
+
+def telling_apart(jobs: Sequence[Mapping[str, Any]], technical: tuple[str, ...]) -> list[str]:
+    """The keys in which jobs differ, in the order in which they come.
+
+    How a job is run changes no result that it comes to, so such keys are among them only where the others leave two
+    jobs alike: there it is what was swept.
+
+    Args:
+        jobs: key → value, which may be any JSON.
+        technical: how the keys of how a job is run begin.
+    """
+    texts = [{key: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+              for key, value in job.items()} for job in jobs]  # fmt: skip
+    keys = [key for key in dict.fromkeys(key for job in texts for key in job)
+            if len({job.get(key) for job in texts}) > 1]  # fmt: skip
+    found = [key for key in keys if not key.startswith(technical)]
+    alike = len({tuple(job.get(key) for key in found) for job in texts}) < len(texts)
+    return keys if alike else found
 
 
 def changes_of(rows: Sequence[Row]) -> list[list[Change]]:
@@ -94,10 +113,10 @@ def _parts(changes: Sequence[Change]) -> Iterator[str]:
             yield f"{counted(len(found), f'{verb} failure')} ({', '.join(map(str, found[:_NAMED]))}{more})"
 
 
-def _figure(text: str | None) -> str | None:
-    """A number of many digits with three."""
+def _figure(text: str | None) -> str:
+    """A number of many digits with three; ``-`` for what one of the two has not."""
     if text is None or len(text) <= _DIGITS:
-        return text
+        return "-" if text is None else text
     try:
         return short(float(text))
     except ValueError:

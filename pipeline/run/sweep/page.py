@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from inductor_debug.pipeline.run.compiled_by import NOT_KNOWN, differ, side_by_side
 from inductor_debug.pipeline.run.sweep.changes import OVERRIDE, Change, axes_of, what_changed
 from inductor_debug.pipeline.run.sweep.pivots import MEASURES, STATES, pivots, short_name, text_of
 from inductor_debug.pipeline.run.sweep.rows import BROKEN, COMPILED, RUN, Row, failures_in
@@ -160,13 +161,13 @@ def _same(rows: Sequence[Row], axes: Sequence[str]) -> dict[str, Any]:
 
 def _compiled(rows: Sequence[Row], pages: Sequence[str]) -> list[dict[str, Any]]:
     """What compiled the jobs, where it is not the same in all that recorded it: a row a value."""
-    known = [(row, page) for row, page in zip(rows, pages, strict=True) if row[COMPILED]]
     found: list[dict[str, Any]] = []
-    for key in dict.fromkeys(key for row, _ in known for key in row[COMPILED]):
+    for key, values in side_by_side([row[COMPILED] for row in rows]).items():
         jobs: dict[str, list[tuple[Row, str]]] = {}
-        for row, page in known:
-            jobs.setdefault(text_of(row[COMPILED].get(key)), []).append((row, page))
-        if len(jobs) > 1:
+        for row, page, value in zip(rows, pages, values, strict=True):
+            if value != NOT_KNOWN:
+                jobs.setdefault(text_of(value), []).append((row, page))
+        if differ(values):
             found += [{"what": key, "value": value, "jobs": len(with_it), "label": _number(with_it[0][0]),
                        "page": with_it[0][1]} for value, with_it in jobs.items()]  # fmt: skip
     return found
@@ -174,9 +175,8 @@ def _compiled(rows: Sequence[Row], pages: Sequence[str]) -> list[dict[str, Any]]
 
 def _compiled_alike(rows: Sequence[Row]) -> dict[str, Any]:
     """What compiled the jobs, where it is the same in all that recorded it."""
-    known = [row[COMPILED] for row in rows if row[COMPILED]]
-    return {key: value for key, value in (known[0] if known else {}).items()
-            if all(key in other and other[key] == value for other in known)}  # fmt: skip
+    known = side_by_side([row[COMPILED] for row in rows]).items()
+    return {key: next(value for value in values if value != NOT_KNOWN) for key, values in known if not differ(values)}
 
 
 def _page(sweep_dir: Path, row: Row) -> str:

@@ -10,11 +10,9 @@ from inductor_debug.models.stored import read_json, read_text
 from inductor_debug.pipeline.directory import summary
 from inductor_debug.pipeline.directory.names import MANIFEST, SUMMARY
 from inductor_debug.pipeline.directory.rundir import run_id
-from inductor_debug.pipeline.run.compiled_by import flat
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.kinds import Content, Json
 from inductor_debug.stages.artifacts.records import Benchmark, Numerics, ReproRecord, Violations
-from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.formatting import headline
 
 RUN = ("model", "accel", "backend", "dtype", "device", "mode", "started")
@@ -28,7 +26,7 @@ APART = (FAILURES, COMPILED, BROKEN)
 """What a row has beside the columns of a table."""
 
 Row = dict[str, Any]
-"""Column → value; ``failures`` is a list of :class:`ReproRecord`, ``compiled_by`` what compiled it by dotted key, and
+"""Column → value; ``failures`` is a list of :class:`ReproRecord`, ``compiled_by`` what compiled it or None, and
 ``broken`` how many of the findings are violations: the profile waives others, or they could not be decided."""
 
 
@@ -63,7 +61,7 @@ def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = N
     """
     inside = job.is_relative_to(sweep_dir)
     row: Row = {"id": run_id(job), "dir": (job.relative_to(sweep_dir) if inside else job).as_posix()}
-    row |= {FAILURES: [], COMPILED: {}, BROKEN: None}
+    row |= {FAILURES: [], COMPILED: None, BROKEN: None}
     if refused is not None:
         row |= {"exit_code": summary.EXIT_CONFIGURATION, "verdict": "rejected", "error": " ".join(refused[0].split())}
         return row | _override_columns(refused[1])
@@ -96,7 +94,7 @@ def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = N
     row |= {key: getattr(result.run, key) for key in RUN} | {
         "digest": _digest(job),
         FAILURES: list(result.repros or []),
-        COMPILED: dict(flat(jsonable(result.compiled_by))) if result.compiled_by is not None else {},
+        COMPILED: result.compiled_by,
     }
     return row
 

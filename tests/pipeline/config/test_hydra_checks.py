@@ -56,6 +56,12 @@ def test_omegaconf_is_left_as_it_was() -> None:
         (("+dtype=float64",), "dtype: got a plus before a key that there is already", "dtype=float64"),
         (("accel.rules=[{rule: rank, value: 4, roles: index}]",), "roles of a rule: ", "roles: [VALUE]"),
         (("accel.rules=[3]",), "accel.rules[0]: got ", "accel.rules='[{rule: alignment, value: 16}]'"),
+        (("-m", "accel.alignment=8,16,8"), "accel.alignment: got '8' 2 times (in ", "accel.alignment=8,16"),
+        (("-m", "seed=1,,2"), "got 'seed=1,,2', which can't be read", "seed=1,2"),
+        (("-m", "accel.alignment=8,16", "--cfg", "hydra", "-p", "hydra.launcher"),
+         "accel.alignment: got several values (in accel.alignment=8,16); valid: one value, for --cfg hydra shows",
+         "accel.alignment=8 --cfg hydra"),
+        (("accel=strict8,strict16", "--info", "all"), "accel: got several values", "accel=strict8 --info all"),
         (("device=cuda:99999999999999999999",), "device: got 'cuda:99999999999999999999'", "device=cpu"),
     ],
 )  # fmt: skip

@@ -172,6 +172,14 @@ def test_a_run_that_is_not_there_is_told_first(
     assert told.endswith("Try: inductor-debug list\n")
 
 
+def test_a_value_that_no_profile_takes_is_answered_with_a_grid(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["check", str(stored_run(tmp_path / "run", 24)), "--grid", "alignment=0:4"]) == 2
+    told = capsys.readouterr().err
+    assert "alignment: got 0" in told and told.endswith("Try: --grid alignment=1:128\n")
+
+
 def test_a_folder_with_an_equals_sign_is_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = stored_run(tmp_path / "model=bert", 24)
     assert rows_of(capsys, str(run), "--grid", "alignment=16", "--out", str(tmp_path / "out"))[0][0]["findings"] == 2

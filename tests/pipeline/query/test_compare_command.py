@@ -113,6 +113,20 @@ def test_what_differs_in_settings_and_in_what_compiled_is_one_sentence(
     assert same[1:] == ["A and B have the same settings and versions."]
 
 
+def test_what_a_run_does_not_know_of_its_compiler_is_no_difference(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run whose capture came from the cache has no options: its backend compiled nothing."""
+    option = {"compiled_by/options/inductor/fallback_random": True}
+    a = stored_result(tmp_path / "a", summary=option)
+    b = stored_result(tmp_path / "b", summary={"compiled_by/options": None})
+    assert compare_as_json(a, b, capsys=capsys)["tables"]["compiled_by"] == []
+    other = stored_result(tmp_path / "c", summary={"compiled_by/options/inductor/fallback_random": False})
+    assert compare_as_json(a, b, other, capsys=capsys)["tables"]["compiled_by"] == [
+        {"compiled_by": "options.inductor.fallback_random", "1": True, "2": "not established", "3": False}
+    ]
+
+
 @pytest.mark.parametrize(
     ("key", "value"),
     [("model/name", "bert"), ("model/batch_size", 2), ("model/build", {"_target_": "nets.build", "layers": 2}),
@@ -225,6 +239,25 @@ def test_jobs_of_equal_settings_are_paired_in_their_order(tmp_path: Path, capsys
     a, b = sweep(tmp_path / "a", A8, A8, A16), sweep(tmp_path / "b", A8, A16, A8)
     found = compare_as_json(a, b, capsys=capsys)
     assert found["exit_code"] == 0 and "3 jobs of B held" in found["told"][0]
+
+
+def test_one_job_of_b_is_held_to_each_of_a_with_its_settings(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a, b = sweep(tmp_path / "a", A8, A8, A16), sweep(tmp_path / "b", A8, A16)
+    found = compare_as_json(a, b, capsys=capsys)
+    assert found["exit_code"] == 0 and "3 jobs of B held" in found["told"][0]
+
+
+def test_jobs_that_only_how_they_ran_tells_apart_are_matched_by_that(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    limits = [{"runner": {"timeout_s": seconds}} for seconds in (4, 300)]
+    a, b = sweep(tmp_path / "a", *limits), sweep(tmp_path / "b", *reversed(limits))
+    stored_result(b / "1-job", settings=limits[0], **WORSE)
+    found = compare_as_json(a, b, capsys=capsys)
+    assert [row["job"] for row in found["tables"]["worse"]] == ["runner.timeout_s=4"]
+    assert "the same runner.timeout_s" in found["told"][0]
 
 
 def test_a_run_without_a_result_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -159,9 +159,10 @@ def test_it_leads_to_a_job_and_is_accessible(opened, tmp_path: Path, options) ->
 def test_versions_that_differ_between_jobs_are_told(tmp_path: Path) -> None:
     folder = tmp_path / "sweep"
     jobs = [job(folder / f"{number}-job", overrides=[f"seed={number}"], total=0) for number in range(3)]
-    for path, version in zip(jobs, ("2.13.0", "2.13.0", "2.14.0"), strict=True):
+    option = {"inductor": {"freezing": True}}
+    for path, version, options in zip(jobs, ("2.13.0", "2.13.0", "2.14.0"), (None, option, option), strict=True):
         stored = json.loads((path / "summary.json").read_text())
-        compiled = {"versions": {"torch": version, "numpy": "2.4"}}
+        compiled = {"versions": {"torch": version, "numpy": "2.4"}, "options": options}
         (path / "summary.json").write_text(json.dumps(stored | {"compiled_by": compiled}))
     write_sweep_table(folder, jobs)
     page = (folder / "sweep.html").read_text()
@@ -169,4 +170,5 @@ def test_versions_that_differ_between_jobs_are_told(tmp_path: Path) -> None:
         ["what", "value", "jobs", "first in"],
         ["versions.torch", "2.13.0", "2", "0"], ["versions.torch", "2.14.0", "1", "2"]]  # fmt: skip
     assert ["versions.numpy", "2.4"] in rows_of(page, "same")
+    assert ["options.inductor.freezing", "yes"] in rows_of(page, "same")  # of those that know their options
     assert "compiled_by" not in (folder / "sweep.csv").read_text()

@@ -51,6 +51,14 @@ def test_a_step_that_changes_nothing_says_so_and_many_failures_are_counted() -> 
     assert told(many) == ["alignment 8 → 16: 5 new failures (v, w, x, …)"]
 
 
+def test_how_jobs_are_run_is_an_axis_where_nothing_else_tells_them_apart() -> None:
+    short, whole = ({"override.runner.timeout_s": value} for value in ("4", "300"))
+    job, other = row("a", 1), row("b", 1) | {"stage.minify": "passed"}
+    assert told(changes_of([job | short, other | whole])[1]) == ["runner.timeout_s 4 → 300: stage.minify - → passed"]
+    along = changes_of([row("a", 1, alignment="8") | short, row("b", 2, alignment="16") | whole])[1]
+    assert told(along) == ["alignment 8 → 16: violations 1 → 2"]
+
+
 def test_what_a_job_did_not_establish_is_compared_with_nothing() -> None:
     whole, other = row("a", 3, ("f1",), alignment="8"), row("b", 5, ("f2",), alignment="16")
     short = other | {"verdict": "crashed", "stage.constrain": "crashed", "violations": None, "failures": []}
