@@ -77,7 +77,7 @@ def another_run(path: Path, known: str | None) -> DirectoryRefused:
 
 
 def another_sweep(path: Path, known: str | None, jobs: Sequence[str], before: Owner | None) -> DirectoryRefused:
-    """The error for a directory that holds a sweep of another configuration, whose first other job it tells.
+    """The error for a directory that holds a sweep of another configuration; it tells the first job that differs.
 
     Args:
         path, known: see :func:`another_run`.
@@ -85,9 +85,12 @@ def another_sweep(path: Path, known: str | None, jobs: Sequence[str], before: Ow
         before: who owned it.
     """
     there = before.jobs if before is not None else []
-    pairs = ((theirs, ours) for theirs, ours in zip_longest(there, jobs, fillvalue="no job") if theirs != ours)
-    differ = next((f"its first other job is {shown(theirs)}, here {shown(ours)}" for theirs, ours in pairs), "")
-    return _holds_another(path, "sweep", "hydra.sweep.dir", known, differ if there else "")
+    theirs, ours = next(((old, new) for old, new in zip_longest(there, jobs) if old != new), (None, None))
+    if theirs is None:
+        told = "" if ours is None else f"it has no job {shown(ours)}"
+    else:
+        told = f"its job {shown(theirs)} is " + ("none of this one's" if ours is None else f"here {shown(ours)}")
+    return _holds_another(path, "sweep", "hydra.sweep.dir", known, told if there else "")
 
 
 def of_the_other_kind(path: Path, what: str, key: str) -> DirectoryRefused:

@@ -21,7 +21,7 @@ def resumed_by(error: KeyboardInterrupt, words: Sequence[str]) -> None:
         error: what ends the command.
         words: of ``inductor-debug run``; the words of a sweep take the place of those of its run.
     """
-    error.__notes__ = [f"Try: {shlex.join(['inductor-debug', 'run', *words])}, which goes on from there"]
+    error.__notes__ = [f"To go on from there: {shlex.join(['inductor-debug', 'run', *words])}"]
 
 
 class Interruption:

@@ -67,7 +67,7 @@ class Standing:
         self.code = summary.exit_code(records.values())
         unfinished = [name for name in order if not (_ended(records[name]) or reuse.stands(records[name], listed))]
         if unfinished:
-            self.why = f"{unfinished[0]} would not come to the same, or what it came to is no longer kept"
+            self.why = reuse.why_not(records[unfinished[0]], listed)
         return not unfinished
 
     def _looked_up(self, directory: RunDirectory, stored: FullManifest, order: list[str]) -> Reuse:

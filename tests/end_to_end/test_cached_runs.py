@@ -114,6 +114,9 @@ def test_the_users_code_and_the_variables_that_it_reads_count(place: Path, monke
     text, other = run(place, only)
     assert cached(other) == [] and f"capture: not in the cache: the file {place / 'mine.py'} has changed" in text
     (place / "mine.py").write_text(MODEL)
+    monkeypatch.setenv("MY_WIDTH", "30")
+    text, other = run(place, only)  # held to the result that is nearest, not to the newest one
+    assert cached(other) == [] and "capture: not in the cache: the variable MY_WIDTH has changed\n" in text
     monkeypatch.delenv("MY_WIDTH")
     assert cached(run(place, only)[1]) == ["capture", "constrain"]  # of the first run
     text, other = run(place, only, "model.batch_size=3")
@@ -201,9 +204,14 @@ def test_what_came_to_its_end_stands_until_something_that_it_depends_on_changes(
     assert mended.keys() == files.keys()
     (place / "mine.py").write_text(MODEL.replace("ReLU", "GELU"))
     text, other = sweep()
-    assert "it stands" not in text and f"the file {place / 'mine.py'} has changed" in text
+    why = f"capture would not come to the same: the file {place / 'mine.py'} has changed: it runs again"
+    assert "it stands" not in text and text.count(why) == 2
     assert all(other[job / "manifest.json"] != mended[job / "manifest.json"] for job in jobs)
     assert sweep()[0].count("it stands") == 2
+    assert command("cache", "--older-than", "0", cwd=place, module="inductor_debug").returncode == 0
+    text, _ = sweep()  # of the second job capture is there again, made by the first
+    assert [f"what {stage} came to is no longer kept: it runs again" in text for stage in ("capture", "constrain")] == [
+        True, True]  # fmt: skip
 
 
 def test_no_job_stands_by_what_another_made_meanwhile(place: Path) -> None:

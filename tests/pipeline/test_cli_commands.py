@@ -385,7 +385,7 @@ def test_an_interrupted_sweep_keeps_the_table_of_its_runs(tmp_path: Path) -> Non
     rows = list(csv.DictReader((sweep / "sweep.csv").open()))
     assert [(row["override.seed"], row["verdict"]) for row in rows] == [("0", "passed"), ("1", "crashed")]
     assert "interrupted" in rows[1]["error"] and str(sweep / "sweep.csv") in done.stdout
-    told = re.search(r"(?m)^interrupted\nTry: inductor-debug (run .*), which goes on from there\n$", done.stderr)
+    told = re.search(r"(?m)^interrupted\nTo go on from there: inductor-debug (run .*)\n$", done.stderr)
     assert told is not None, done.stderr
     again = shlex.split(told[1])
     assert again == ["run", "--multirun", "seed=0,1,2", "stages=[report]", f"hydra.sweep.dir={sweep}"]

@@ -242,7 +242,7 @@ def _launched(
     except Exception as error:  # noqa: BLE001 - whatever a launcher raises where it lost a job
         so_far = write_sweep_table(directory, planned_for or _started(directory, planned_for)).path
         launcher = type(error).__module__.partition(".")[0]
-        logger.error("the launcher gave up (%s: %s): table of the runs so far %s\nTry: %s, which goes on from there",
+        logger.error("the launcher gave up (%s: %s): table of the runs so far %s\nTo go on from there: %s",
                      launcher, headline(error), so_far,
                      shlex.join(["inductor-debug", "run", *_again(session.flags, typed, directory)]))  # fmt: skip
         return summary.EXIT_CRASHED

@@ -219,6 +219,18 @@ class Reuse:
         found = (entry for _, entry in self.cache.entries(record.name, record.key) if entry is not None)
         return any(_holds(files, entry) and not self._changed(entry) for entry in found)
 
+    def why_not(self, record: StageRecord, files: Mapping[str, str]) -> str:
+        """Why a result does not stand; arguments as of :meth:`stands`."""
+        name, parts = record.name, self._parts.get(record.name)
+        if self.cache is None or not record.key:
+            return f"what {name} came to was not kept"
+        kept = (entry for _, entry in self.cache.entries(name, record.key) if entry is not None)
+        found = [entry for entry in kept if _holds(files, entry)]
+        if not found or parts is None:
+            return f"what {name} came to is no longer kept"
+        others = differing(jsonable(parts), found[0].parts) or min(map(self._changed, found), key=len)
+        return f"{name} would not come to the same: {_first(others)}"
+
     def _entry(self, record: StageRecord) -> Entry | None:
         """That of a result which an earlier process of this run made or was given."""
         run, files = record.cached or str(self.directory.path), file_digests(record, self.directory)
@@ -294,16 +306,16 @@ class Reuse:
     def _found(self, name: str) -> tuple[tuple[Path, Entry] | None, str]:
         """A result that stands, or why there is none; empty text where nothing like it was ever kept."""
         assert self.cache is not None
-        why = ""
+        stale: list[list[str]] = []
         for path, entry in self.cache.entries(name, self._keys[name]):
             changed = ["what was kept is damaged"] if entry is None else self._changed(entry)
             if self.plan.own_results and (entry is None or entry.run != str(self.directory.path)):
                 continue
             if entry is not None and not changed:
                 return (path, entry), ""
-            why = why or ", ".join(changed[:_SHOWN])
-        if why or self.plan.own_results:
-            return None, why
+            stale.append(changed)
+        if stale or self.plan.own_results:
+            return None, _first(min(stale, key=len, default=[]))
         others = [(differing(jsonable(self._parts[name]), entry.parts), entry) for entry in self.cache.latest(name)]
         if not others:
             return None, ""
@@ -312,8 +324,7 @@ class Reuse:
             return None, ""  # it misses as what it follows does, which has said why
         if len(nearest) > _ALIKE:
             return None, ""
-        more = f" and in {len(nearest) - _SHOWN} more" if len(nearest) > _SHOWN else ""
-        return None, f"{run_id(Path(entry.run))} differs in {' and in '.join(map(_short, nearest[:_SHOWN]))}{more}"
+        return None, f"{run_id(Path(entry.run))} differs in {_first(nearest)}"
 
     def _location(self, name: str) -> str:
         """Where a module is found; kept results name the same ones, and each is looked for once."""
@@ -338,6 +349,12 @@ class Reuse:
 def _holds(files: Mapping[str, str], entry: Entry) -> bool:
     """Whether these are an entry's files; reproduction scripts name the run that they are in."""
     return all(files.get(name) == sha256 for name, sha256 in entry.files.items() if not name.startswith(REPRO.folder))
+
+
+def _first(differing: Sequence[str]) -> str:
+    """The first of what differs, and how many more."""
+    more = [f"{len(differing) - _SHOWN} more"] if len(differing) > _SHOWN else []
+    return ", ".join([*map(_short, differing[:_SHOWN]), *more])
 
 
 def _short(text: str) -> str:

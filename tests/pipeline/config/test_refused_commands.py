@@ -49,7 +49,10 @@ def test_a_sweep_in_another_sweeps_directory(tmp_path: Path, capsys: pytest.Capt
     capsys.readouterr()
     assert entry.main([*words, "seed=0,2"]) == 2
     assert listing(tmp_path) == before
-    assert "its first other job is '1-seed=1" in (told := capsys.readouterr().err) and "here '1-seed=2" in told
+    assert "its job '1-seed=1" in (told := capsys.readouterr().err) and "here '1-seed=2" in told
+    for others, told in (("0,1,2", "it has no job '2-seed=2"), ("0", "its job '1-seed=1")):
+        assert entry.main([*words, f"seed={others}"]) == 2
+        assert told in capsys.readouterr().err
     assert entry.main([*words, "seed=0,1"]) == 0
     assert entry.main([*words, "seed=0,2", "runner.overwrite=true"]) == 0
     jobs = {path.name.partition(",")[0] for path in (tmp_path / "sweep").iterdir() if path.is_dir()}
