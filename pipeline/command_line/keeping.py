@@ -1,8 +1,9 @@
 """Commands about what is kept on the machine, and about the command line itself."""
 
 import shlex
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -14,7 +15,7 @@ from inductor_debug.pipeline.query import clean_command as clean
 from inductor_debug.pipeline.query.doctor.checks import checks
 from inductor_debug.pipeline.query.trust import ask
 from inductor_debug.pipeline.terminal import print_json, print_table, say, say_path, say_with, tell, tell_error
-from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.formatting import counted, human_bytes
 
 
 class Shell(StrEnum):
@@ -48,7 +49,7 @@ def cache_command(
         print_json({"folder": str(folder), "stages": rows})
         return 0
     say_path(str(folder))
-    print_table(list(kept.COLUMNS), rows)
+    print_table(list(kept.COLUMNS), _with_sizes(rows))
     return 0
 
 
@@ -76,7 +77,7 @@ def clean_command(
     if output is Format.JSON:
         print_json(clean.named(found))
     else:
-        print_table(list(clean.COLUMNS), clean.named(found))
+        print_table(list(clean.COLUMNS), _with_sizes(clean.named(found)))
     if not found:
         tell("nothing to remove")
         return 0
@@ -91,6 +92,11 @@ def clean_command(
     )
     tell(clean.remove(wanted, found, tell_error))
     return 0
+
+
+def _with_sizes(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Rows for a person: what has ``bytes`` in JSON has ``size`` with its unit."""
+    return [{**row, "size": human_bytes(row["bytes"])} for row in rows]
 
 
 @app.command(

@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.models.units import format_bytes
 from inductor_debug.pipeline.cache.folders import shared_cache
 from inductor_debug.pipeline.cache.store import Cache, Kept
 from inductor_debug.pipeline.config.limits import memory_limit_of
+from inductor_debug.stages.formatting import counted, human_bytes
 
-COLUMNS = ("stage", "results", "bytes", "hits", "used")
+COLUMNS = ("stage", "results", "size", "hits", "used")
+"""Of the table that is printed."""
 _DAY_S = 86400.0
 
 
@@ -58,5 +59,4 @@ def prune(cache_dir: str | None, older_than_days: float | None, limit: str | Non
         older_than_s=None if older_than_days is None else older_than_days * _DAY_S,
         limit=memory_limit_of(limit, "--limit"),
     )
-    count = f"{len(removed)} result{'' if len(removed) == 1 else 's'}"
-    return f"removed {count}, {format_bytes(sum(item.nbytes for item in removed))}"
+    return f"removed {counted(len(removed), 'result')}, {human_bytes(sum(item.nbytes for item in removed))}"

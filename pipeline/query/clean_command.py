@@ -10,7 +10,6 @@ from functools import partial
 from pathlib import Path
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.models.units import format_bytes
 from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.directory import store
@@ -20,9 +19,10 @@ from inductor_debug.pipeline.directory.refusals import DirectoryRefused
 from inductor_debug.pipeline.directory.removal import files_below
 from inductor_debug.pipeline.live import tracked
 from inductor_debug.pipeline.query import list_command as listing
-from inductor_debug.stages.formatting import counted
+from inductor_debug.stages.formatting import counted, human_bytes
 
-COLUMNS = ("run", "verdict", "age_days", "bytes")
+COLUMNS = ("run", "verdict", "age_days", "size")
+"""Of the table that is printed."""
 _DAY_S = 86400.0
 
 
@@ -127,7 +127,7 @@ def remove(wanted: Wanted, runs: Sequence[Found], tell: Callable[[str], None]) -
                     tell(f"left: {run.folder}: it is no longer what was asked for")
             except DirectoryRefused as error:
                 tell(f"left: {str(error).splitlines()[0]}")
-    size = format_bytes(sum(run.nbytes for run in removed))
+    size = human_bytes(sum(run.nbytes for run in removed))
     rest = [run.folder for run in removed if run.folder.is_dir() and any(run.folder.iterdir())]
     theirs = f"; {counted(len(rest), 'folder')} of them left, for other files are in it" if rest else ""
     return f"removed {counted(len(removed), 'run')}, {size}{theirs}"

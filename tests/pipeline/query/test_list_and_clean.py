@@ -3,6 +3,7 @@
 import io
 import json
 import os
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -282,3 +283,18 @@ def test_a_run_is_not_looked_through_for_runs(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(os, "scandir", lambda folder: listed.append(Path(folder)) or scandir(folder))
     assert store.find_runs(tmp_path) == [tmp_path / "run", tmp_path / "run/mine/inner"]
     assert tmp_path / "run/mine" in listed and tmp_path / "run/capture" not in listed
+
+
+def test_sizes_have_units_for_a_person_and_are_bytes_for_a_program(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    entry = tmp_path / "cache/stages/capture/key/variant"
+    entry.mkdir(parents=True)
+    (entry / "entry.json").write_bytes(b" " * 1536)
+    words = ["cache", "--cache-dir", str(tmp_path / "cache")]
+    assert cli.main([*words, "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["stages"][0]["bytes"] == 1536
+    assert cli.main(words) == 0
+    assert re.search(r"(?m)^stage +results +size +.*\ncapture +1 +1\.5 KiB +0 ", capsys.readouterr().out)
+    assert cli.main([*words, "--older-than", "0"]) == 0
+    assert capsys.readouterr().err == "removed 1 result, 1.5 KiB\n"
