@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.models import stored
-from inductor_debug.models.errors import DamagedError, RunDirectoryError, closest_first
+from inductor_debug.models.errors import DamagedError, RunDirectoryError, closest_first, quoted
 from inductor_debug.models.stored import files_below
 from inductor_debug.models.visible import visible
 from inductor_debug.pipeline.directory.folder import StoredFolder
@@ -20,6 +20,7 @@ from inductor_debug.pipeline.directory.ownership import is_owned
 from inductor_debug.pipeline.directory.summary import EXIT_CODES
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.artifacts.records import Benchmark, Summary
+from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.settings import shown_name
 from inductor_debug.stages.stored_run import made_again
 
@@ -171,6 +172,12 @@ def _without_summary(run: Path) -> RunDirectoryError:
         return RunDirectoryError(
             f"{shown}: {NO_RESULT}: the run was killed, or it runs on another machine; {LOG} tells how far it came.\n"
             f"Try: inductor-debug rerun {shown}"
+        )
+    below = [visible(str(found)) for found in find_runs(run)] if run.is_dir() else []
+    if below:
+        return RunDirectoryError(
+            f"RUN: got {str(run)!r}, which holds {counted(len(below), 'run')}; valid: a run's folder, such as "
+            f"{below[0]}.\nTry: inductor-debug list {quoted(visible(str(run)))}"
         )
     known = [visible(str(found)) for found in find_runs(OUTPUTS)] if OUTPUTS.is_dir() else []
     near = ", ".join(closest_first(str(run), known)[:_NEAREST])

@@ -21,7 +21,7 @@ from typing import Any
 
 from inductor_debug.models.errors import ConfigurationError, UserError
 from inductor_debug.pipeline.cache.folders import results_kept, shared_cache
-from inductor_debug.pipeline.cache.store import Cache
+from inductor_debug.pipeline.cache.store import FOLDER, Cache
 from inductor_debug.pipeline.cache.turns import machine_folder
 from inductor_debug.pipeline.config.fingerprint import fingerprint
 from inductor_debug.pipeline.config.limits import memory_limit_of
@@ -183,8 +183,8 @@ class Runner:
         self.environment = worker_environment(make_caches(caches))
         self.reproduction = for_reproduction(settings, self.environment)
         machine, kept = machine_folder(), results_kept(self.options, expected is not None)
-        if kept is not None and self.options.cache_dir is not None:  # the user's default cache may be out of reach
-            made(kept, "runner.cache_dir")
+        if kept is not None and self.options.cache_dir is not None and not (kept / FOLDER).is_dir():
+            made(kept, "runner.cache_dir")  # one that others fill may be there to be read alone
         self.plan = Plan(
             directory=str(rundir.path),
             settings=settings,

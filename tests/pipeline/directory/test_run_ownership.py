@@ -201,7 +201,7 @@ def test_a_sweep_owns_its_directory_and_removes_jobs_that_it_does_not_have(tmp_p
     (sweep / "sweep.csv").write_text("")
     before = listing(sweep)
     with pytest.raises(
-        DirectoryRefused, match=r"job is '1-b', here '1-c'.*\nTry: runner.overwrite=true.*hydra.sweep.dir="
+        DirectoryRefused, match=r"job '1-b' is here '1-c'.*\nTry: runner.overwrite=true.*hydra.sweep.dir="
     ):
         claim_sweep(sweep, ["x", "z"], ["0-a", "1-c"])
     assert listing(sweep) == before

@@ -298,3 +298,17 @@ def test_sizes_have_units_for_a_person_and_are_bytes_for_a_program(
     assert re.search(r"(?m)^stage +results +size +.*\ncapture +1 +1\.5 KiB +0 ", capsys.readouterr().out)
     assert cli.main([*words, "--older-than", "0"]) == 0
     assert capsys.readouterr().err == "removed 1 result, 1.5 KiB\n"
+
+
+def test_a_sweep_that_is_taken_for_a_run_leads_to_its_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in ("0-job", "1-job"):
+        stored(tmp_path / "a sweep" / name)
+    for words in (["show", "a sweep"], ["check", "a sweep", "accel=strict16"]):
+        assert cli.main(words) == 2
+        assert capsys.readouterr().err == (
+            "RUN: got 'a sweep', which holds 2 runs; valid: a run's folder, such as a sweep/0-job.\n"
+            "Try: inductor-debug list 'a sweep'\n"
+        )
