@@ -64,7 +64,7 @@ def reader(shape: Any, *, exact: bool = False) -> Reader:
     if origin is Literal:
         return _literal(parameters, describe(shape))
     if origin is list:
-        return _each(reader(parameters[0], exact=exact))
+        return _each(reader(parameters[0], exact=exact), _taken(parameters[0]))
     if origin is tuple:
         return _fixed([reader(parameter, exact=exact) for parameter in parameters])
     if origin is dict:
@@ -142,9 +142,21 @@ def _union(parameters: tuple[Any, ...], readers: list[Reader], valid: str) -> Re
     return read
 
 
-def _each(inner: Reader) -> Reader:
+def _taken(shape: Any) -> frozenset[type]:
+    """Types whose values a shape takes as they are. Asking that first saves the call of most readers."""
+    if typing.get_origin(shape) in (types.UnionType, typing.Union):
+        return frozenset().union(*map(_taken, typing.get_args(shape)))
+    if shape is float:
+        return frozenset((int, float))
+    kind = types.NoneType if shape is None else shape
+    return frozenset((kind,)) if isinstance(kind, type) and kind in _DESCRIPTIONS else frozenset()
+
+
+def _each(inner: Reader, taken: frozenset[type]) -> Reader:
     def read(value: Any) -> list[Any]:
         _require(type(value) is list, value, "a list")
+        if taken.issuperset(map(type, value)):
+            return [*value]
         found: list[Any] = []
         try:
             for item in value:
@@ -186,12 +198,14 @@ def _mapping(inner: Reader) -> Reader:
 
 def _record(shape: Any, exact: bool) -> Reader:
     @functools.cache
-    def readers() -> dict[str, tuple[str, Reader]]:  # late: a record may hold records of its own kind
+    def readers() -> dict[str, tuple[str, frozenset[type], Reader]]:  # late: it may hold records of its own kind
         hints = typing.get_type_hints(shape)
-        return {_key(field): (field.name, reader(hints[field.name], exact=exact)) for field in fields}
+        return {_key(field): (field.name, _taken(hints[field.name]), reader(hints[field.name], exact=exact))
+                for field in fields}  # fmt: skip
 
     fields = dataclasses.fields(shape)
     required = {_key(field) for field in fields if _is_required(field)}
+    build = _builder(shape)
 
     def read(value: Any) -> Any:
         _require_keys(value)
@@ -206,13 +220,37 @@ def _record(shape: Any, exact: bool) -> Reader:
         try:
             for key, item in value.items():
                 if key in known:
-                    name, inner = known[key]
-                    found[name] = inner(item)
+                    name, taken, inner = known[key]
+                    found[name] = item if type(item) in taken else inner(item)
         except Mismatch as error:
             raise error.within(key) from None
-        return shape(**found)
+        return build(found)
 
     return read
+
+
+def _builder(shape: Any) -> Callable[[dict[str, Any]], Any]:
+    """Makes a dataclass's instance of its fields' values, as its own ``__init__`` does.
+
+    That of a frozen one sets each field by a call of its own, which takes as long as reading the field.
+    """
+    fields = dataclasses.fields(shape)
+    if hasattr(shape, "__post_init__") or hasattr(shape, "__slots__"):
+        return lambda found: shape(**found)
+    defaults = {field.name: field.default for field in fields}  # in their order; what has none is found, or made
+    made = [(field.name, factory) for field in fields if (factory := field.default_factory) is not dataclasses.MISSING]
+
+    def build(found: dict[str, Any]) -> Any:
+        instance = object.__new__(shape)
+        content = instance.__dict__
+        content.update(defaults)
+        content.update(found)
+        for name, factory in made:
+            if name not in found:
+                content[name] = factory()
+        return instance
+
+    return build
 
 
 def _require_keys(value: Any) -> None:

@@ -69,7 +69,8 @@ def differing(parts: Mapping[str, Any], others: Mapping[str, Any]) -> list[str]:
     Args:
         parts, others: as :func:`parts_of` gives them, here and there.
     """
-    here, there = dict(_flat(parts)), dict(_flat(others))
+    apart = [key for key in dict.fromkeys((*parts, *others)) if parts.get(key, ABSENT) != others.get(key, ABSENT)]
+    here, there = (dict(_flat({key: each[key] for key in apart if key in each})) for each in (parts, others))
     names = [name for name in sorted({*here, *there}) if here.get(name, ABSENT) != there.get(name, ABSENT)]
     over = (False, True)
     names = [name for name in names if not name.startswith("expired.") or (there.get(name), here.get(name)) == over]

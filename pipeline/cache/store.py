@@ -126,9 +126,9 @@ class Cache:
             yield path, read_entry(path)
 
     def latest(self, stage: str) -> Iterator[Entry]:
-        """Some of a stage's newest results, under any key."""
-        found = [path for folder in _by_age(self.root / stage)[:_LATEST] for path in _by_age(folder)[:1]]
-        yield from filter(None, map(read_entry, found))
+        """Some of a stage's newest results, under any key, newest first; each is read when it is asked for."""
+        newest = (path for folder in _by_age(self.root / stage)[:_LATEST] for path in _by_age(folder)[:1])
+        yield from filter(None, map(read_entry, newest))
 
     def put(self, key: str, entry: Entry, directory: RunDirectory) -> None:
         """Keep a result, beside those of other runs: a run that goes on in its directory takes its own."""
@@ -301,8 +301,10 @@ def _remove(path: Path) -> None:
 
 
 def _folders(path: Path) -> list[Path]:
+    """Those of results, by name. A scan asks the system about no file that it does not list."""
     try:
-        return sorted(item for item in path.iterdir() if item.is_dir() and not item.name.startswith(_NEW))
+        with os.scandir(path) as found:
+            return sorted(path / item.name for item in found if item.is_dir() and not item.name.startswith(_NEW))
     except OSError:
         return []
 

@@ -97,6 +97,42 @@ def test_the_place_that_is_of_another_shape_is_named(content: Any, told: str) ->
     assert told in str(caught.value)
 
 
+@dataclass(frozen=True)
+class Defaults:
+    """All kinds of defaults, the order of its keys in a file another."""
+
+    first: int
+    second: str = "two"
+    third: list[str] = field(default_factory=list)
+    fourth: list[int | str] | None = None
+
+
+@dataclass
+class Sorted:
+    """Has something to do once its fields are set."""
+
+    items: list[int]
+
+    def __post_init__(self) -> None:
+        self.items.sort()
+
+
+def test_a_record_is_what_its_own_init_makes() -> None:
+    one, other = reader(Defaults)({"fourth": [1, "n"], "first": 1}), reader(Defaults)({"first": 1})
+    assert one == Defaults(1, fourth=[1, "n"]) and other == Defaults(1)
+    assert list(vars(one)) == list(vars(Defaults(1)))
+    assert one.third == [] and one.third is not other.third
+    given = [2, 1]
+    assert reader(Sorted)({"items": given}) == Sorted([1, 2]) and given == [2, 1]
+
+
+def test_whole_lists_of_one_kind_are_checked_item_by_item() -> None:
+    for content, place in (([1, "n", 2.5], "fourth[2]"), ([True], "fourth[0]")):
+        with pytest.raises(Mismatch) as raised:
+            reader(Defaults)({"first": 1, "fourth": content})
+        assert raised.value.place == place
+
+
 def test_a_record_is_read_as_its_dataclass_and_written_as_it_was() -> None:
     inner = {"name": "b", "seconds": None, "inner": [], "for": "", "role": "", "note": "c"}
     plain = {"stages": [{"name": "a", "seconds": "inf", "inner": [inner], "for": "b", "role": "r"}],

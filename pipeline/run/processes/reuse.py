@@ -316,14 +316,17 @@ class Reuse:
             stale.append(changed)
         if stale or self.plan.own_results:
             return None, _first(min(stale, key=len, default=[]))
-        others = [(differing(jsonable(self._parts[name]), entry.parts), entry) for entry in self.cache.latest(name)]
-        if not others:
+        parts, nearest, entry = jsonable(self._parts[name]), None, None
+        for other in self.cache.latest(name):
+            found = differing(parts, other.parts)
+            if nearest is None or len(found) < len(nearest):
+                nearest, entry = found, other
+            if len(nearest) <= 1:
+                break
+        if not nearest or entry is None or len(nearest) > _ALIKE:
             return None, ""
-        nearest, entry = min(others, key=lambda item: len(item[0]))
-        if jsonable(self._parts[name]) | {"follows": {}} == dict(entry.parts) | {"follows": {}}:
+        if parts | {"follows": {}} == dict(entry.parts) | {"follows": {}}:
             return None, ""  # it misses as what it follows does, which has said why
-        if len(nearest) > _ALIKE:
-            return None, ""
         return None, f"{run_id(Path(entry.run))} differs in {_first(nearest)}"
 
     def _location(self, name: str) -> str:
