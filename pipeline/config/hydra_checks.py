@@ -1,6 +1,7 @@
 """Checks of what is Hydra's own: its keys, a sweep's size, a part that is to be shown."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -55,35 +56,16 @@ def check_values(overrides: Sequence[Any]) -> None:
     for override in overrides:
         if not isinstance(override.value(), ChoiceSweep):
             continue
-        values = [*override.sweep_string_iterator()]
-        twice = next((value for value in values if values.count(value) > 1), None)
-        if twice is not None:
-            raise ConfigurationError(
-                f"got {shown(twice)} {values.count(twice)} times",
-                key=override.key_or_group,
-                place=override.input_line,
-                valid="each value once",
-                hint=quoted(f"{override.get_key_element()}={','.join(dict.fromkeys(values))}"),
-            )
-
-
-def check_shown(overrides: Sequence[Any], flag: str) -> None:
-    """ConfigurationError for several values of a key where one configuration is to be shown.
-
-    Args:
-        overrides: as parsed.
-        flag: that asks for it.
-    """
-    for override in overrides:
-        if override.is_sweep_override():
-            key, first = override.get_key_element(), next(iter(override.sweep_string_iterator()), "VALUE")
-            raise ConfigurationError(
-                "got several values",
-                key=override.key_or_group,
-                place=override.input_line,
-                valid=f"one value, for {flag} shows one configuration",
-                hint=f"{quoted(f'{key}={first}')} {flag}",
-            )
+        counts = Counter(override.sweep_string_iterator())
+        for value, times in counts.most_common(1):
+            if times > 1:
+                raise ConfigurationError(
+                    f"got {shown(value)} {times} times",
+                    key=override.key_or_group,
+                    place=override.input_line,
+                    valid="each value once",
+                    hint=quoted(f"{override.get_key_element()}={','.join(counts)}"),
+                )
 
 
 def check_package(composed: Any, package: str) -> None:

@@ -49,6 +49,7 @@ def translate(
     stored_file: str = "",
     choices: Mapping[str, Any] | None = None,
     folders: Sequence[Path] = (),
+    shows: str = "",
 ) -> ConfigurationError:
     """The ConfigurationError that says what ``error`` means.
 
@@ -58,6 +59,7 @@ def translate(
         stored_file: the file of ``--config-path``, where there is one.
         choices: group → selected option, where composition got that far.
         folders: in which the groups' YAML is looked for, beside ours.
+        shows: the words that ask to be shown a configuration (``--cfg job``), where nothing is to be run.
     """
     chain = list(_chain(error))
     where = _where(chain, stored_file)
@@ -78,7 +80,7 @@ def translate(
     too_large = re.search(r"full_key: (\S+)", str(error)) if isinstance(error, ArithmeticError) else None
     if too_large:
         return _type_error(too_large[1], error, override_of(too_large[1], overrides), where)
-    return _other(chain, overrides, where)
+    return _other(chain, overrides, where, shows)
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
@@ -242,7 +244,7 @@ def _type_error(key: str, error: Any, override: str, place: str) -> Configuratio
     return ConfigurationError(f"got {got}", key=key, place=place, valid=wanted[0], hint=hint)
 
 
-def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str) -> ConfigurationError:
+def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str, shows: str = "") -> ConfigurationError:
     """What has no form of its own: a group that there is not, a sweep without --multirun, a duplicate, …"""
     text = str(chain[0]) or str(chain[-1])
     misshapen = re.search(r"In '(\w+)/[^']*'.*Merge error: (\w+) is not a subclass", text, re.DOTALL)
@@ -270,21 +272,7 @@ def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str)
         return unknown_key(named[1].replace("/", "."), overrides, where)
     ambiguous = re.search(r"Ambiguous value for argument '(.*?)'|Sweep parameters '(.*?)'", text)
     if ambiguous:
-        override = ambiguous[1] or ambiguous[2]
-        key, _, value = override.partition("=")
-        if key == "stages" or is_list(annotation_of(key)):
-            return ConfigurationError(
-                "got several values",
-                key=key,
-                place=override,
-                valid="a list [a,b], or several with --multirun",
-                hint=f"'{key}=[{value}]', or --multirun {override}",
-            )
-        none = "glob(" in value and key not in GROUPS  # which matches names of files
-        hint = example_of(key, example_for(key)) if none else f"--multirun {quoted(_each_fitting(key, value))}"
-        return ConfigurationError(
-            "got several values", key=key, place=override, valid="one value, or several with --multirun", hint=hint
-        )
+        return _several_values(ambiguous[1] or ambiguous[2], shows)
     plus = re.search(r"Either remove \+ prefix: '([^']+)'|groups is not supported: '\+\+([^']+)'", text)
     if plus:
         typed = plus[1] or plus[2]
@@ -294,6 +282,25 @@ def _other(chain: Sequence[BaseException], overrides: Sequence[str], where: str)
         )
     message = " ".join(line.strip() for line in text.splitlines() if line.strip())
     return ConfigurationError(message, key="configuration", place=where, hint="python -m pipeline --help")
+
+
+def _several_values(override: str, shows: str) -> ConfigurationError:
+    """Several values of a key where there is to be one run, or one configuration that is shown."""
+    key, _, value = override.partition("=")
+    listed = key == "stages" or is_list(annotation_of(key))
+    none = "(" in value if shows else "glob(" in value and key not in GROUPS  # glob matches names of files
+    one = f"{key}={options(key)[0]}" if key in GROUPS else example_of(key, example_for(key))
+    one = f"'{key}=[{value}]'" if listed else one
+    if shows:
+        valid = f"{'a list [a,b]' if listed else 'one value'}, for {shows} shows one configuration"
+        one = one if listed or none else quoted(_each_fitting(key, value).partition(",")[0])
+        hint = f"{one} {shows}"
+    elif listed:
+        valid, hint = "a list [a,b], or several with --multirun", f"{one}, or --multirun {override}"
+    else:
+        valid = "one value, or several with --multirun"
+        hint = one if none else f"--multirun {quoted(_each_fitting(key, value))}"
+    return ConfigurationError("got several values", key=key, place=override, valid=valid, hint=hint)
 
 
 def _each_fitting(key: str, value: str) -> str:

@@ -173,7 +173,7 @@ def _without_summary(run: Path) -> RunDirectoryError:
             f"{shown}: {NO_RESULT}: the run was killed, or it runs on another machine; {LOG} tells how far it came.\n"
             f"Try: inductor-debug rerun {shown}"
         )
-    below = [visible(str(found)) for found in find_runs(run)] if run.is_dir() else []
+    below = [visible(str(found)) for found in sorted(run.glob("*/"), key=_by_numbers) if _is_run(found)]
     if below:
         return RunDirectoryError(
             f"RUN: got {str(run)!r}, which holds {counted(len(below), 'run')}; valid: a run's folder, such as "

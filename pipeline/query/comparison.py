@@ -14,7 +14,7 @@ from inductor_debug.pipeline.directory.names import SUMMARY
 from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.pipeline.live import tracked
 from inductor_debug.pipeline.query import open_run
-from inductor_debug.pipeline.run.compiled_by import differ, side_by_side
+from inductor_debug.pipeline.run.compiled_by import NOT_KNOWN, differ, side_by_side
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.lower.questions.graphs import lowered_graphs
@@ -116,6 +116,10 @@ def in_a_sentence(tables: Sequence[Table], a: StoredRun, b: StoredRun) -> str:
     told = [f"A and B differ in {' and in '.join(parts)}."] if parts else []
     if not parts and all(settings_of(run.folder) and run.head.compiled_by is not None for run in (a, b)):
         told = ["A and B have the same settings and versions."]
+        every = side_by_side([run.head.compiled_by for run in (a, b)])
+        parts_of = dict.fromkeys(key.partition(".")[0] for key, values in every.items() if NOT_KNOWN in values)
+        unknown = [part for part in parts_of if not (without and part.startswith("options"))]
+        told += [f"Of what compiled them, one of the two did not record: {', '.join(unknown)}."] if unknown else []
     for side, only in (("A", first - second), ("B", second - first)):
         told += [f"{side} alone ran {', '.join(sorted(only))}."] if only else []
     return " ".join(told)

@@ -183,7 +183,7 @@ class Runner:
         self.environment = worker_environment(make_caches(caches))
         self.reproduction = for_reproduction(settings, self.environment)
         machine, kept = machine_folder(), results_kept(self.options, expected is not None)
-        if kept is not None and self.options.cache_dir is not None and not (kept / FOLDER).is_dir():
+        if kept is not None and self.options.cache_dir is not None and not os.path.isdir(kept / FOLDER):
             made(kept, "runner.cache_dir")  # one that others fill may be there to be read alone
         self.plan = Plan(
             directory=str(rundir.path),
@@ -250,9 +250,9 @@ class Runner:
         return [*self.plan.run.flags, *self.plan.run.overrides, f"hydra.run.dir={self.rundir.path}"]
 
     def _prune(self) -> None:
-        """Hold the cache to its limit, where this run kept anything."""
+        """Hold the cache to its limit, where this run kept anything. One that others fill is theirs to hold."""
         kept = any(record.key and not record.cached for record in self.rundir.stage_records().values())
-        if self.plan.cache is not None and kept:
+        if self.plan.cache is not None and kept and os.access(self.plan.cache, os.W_OK):
             Cache(Path(self.plan.cache)).hold(self.cache_limit)
 
     def _run_stages(self) -> None:

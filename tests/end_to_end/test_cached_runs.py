@@ -211,7 +211,18 @@ def test_what_came_to_its_end_stands_until_something_that_it_depends_on_changes(
     assert command("cache", "--older-than", "0", cwd=place, module="inductor_debug").returncode == 0
     text, _ = sweep()  # of the second job capture is there again, made by the first
     for stage in ("capture", "constrain"):
-        assert f"what {stage} came to is no longer kept: it runs again" in text
+        assert f"what {stage} came to here is not in the cache: it runs again" in text
+
+
+@pytest.mark.slow
+def test_a_run_that_was_moved_says_that_its_results_are_not_kept_as_its_own(place: Path) -> None:
+    words = (*WORDS, "stages=[capture,report]")
+    assert command(*words, "hydra.run.dir=a", cwd=place).returncode == 0
+    (place / "a").rename(place / "b")
+    done = command(*words, "hydra.run.dir=b", cwd=place)
+    assert done.returncode == 0
+    told = f"{place / 'b'} holds this run already, but what capture came to here is not in the cache: it runs again"
+    assert told in done.stdout + done.stderr
 
 
 def test_no_job_stands_by_what_another_made_meanwhile(place: Path) -> None:

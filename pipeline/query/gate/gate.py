@@ -109,8 +109,8 @@ def _of_sweeps(a: Side, b: Side, limits: Limits) -> Gate:
     head += [f"only in B, and held to nothing: {found.name(job) or run_id(job.folder)}" for job in found.only_b]
     runs = [job.run for side in (a, b) for job in side.jobs if job.run is not None]
     gate = Gate(limits, [*head, *_about(found.pairs), *_left_out(limits)], runs)
-    for job in found.only_a:
-        gate.rows.append((_named(found, job), _missing(job, None, "B has no such job")))
+    for job, why in found.only_a:
+        gate.rows.append((_named(found, job), _missing(job, None, why)))
     for one, other in found.pairs:
         name = _named(found, one)
         if one.run is None or other.run is None:

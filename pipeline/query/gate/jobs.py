@@ -1,7 +1,7 @@
 """The jobs of two sweeps, matched by their settings. Their numbers change with every value that is swept."""
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,6 +14,7 @@ from inductor_debug.pipeline.directory.names import SUMMARY
 from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.query.comparison import TECHNICAL, every_setting_of
 from inductor_debug.pipeline.run.sweep.changes import telling_apart
+from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.stored_run import StoredRun
 
 _OF_RUN = ("model", "dtype", "device", "mode")
@@ -71,13 +72,14 @@ class Matched:
     """Jobs of two sweeps.
 
     Attributes:
-        keys: the settings that vary within either sweep, by which jobs are matched.
-        pairs: of A and of B. only_a, only_b: jobs that the other one lacks.
+        keys: the settings that tell the jobs of either sweep apart.
+        pairs: of A and of B.
+        only_a: jobs of A that none of B is held to, each with why. only_b: jobs of B that are held to none.
     """
 
     keys: list[str]
     pairs: list[tuple[Job, Job]]
-    only_a: list[Job]
+    only_a: list[tuple[Job, str]]
     only_b: list[Job]
 
     def name(self, job: Job) -> str:
@@ -89,21 +91,27 @@ class Matched:
 def matched(a: Sequence[Job], b: Sequence[Job]) -> Matched:
     """The jobs of A with those of B that have the same settings, of those that tell the jobs of A or of B apart.
 
-    Where jobs of A outnumber those of B with the same settings, the last of B's is held to several.
+    How a job was run hinders no match. Of several jobs with the same settings those are matched first that were run the
+    same way, and the rest in their order.
     """
     keys = [*dict.fromkeys(key for jobs in (a, b) for key in telling_apart([*map(_known, jobs)], TECHNICAL))]
-    waiting: dict[str, list[Job]] = defaultdict(list)
-    for job in b:
-        waiting[_key(job, keys)].append(job)
-    pairs, only_a = [], []
-    for job in a:
-        same = waiting[_key(job, keys)]
-        if same:
-            pairs.append((job, same.pop(0) if len(same) > 1 else same[0]))
-        else:
-            only_a.append(job)
-    held = {other.folder for _, other in pairs}
-    return Matched(keys, pairs, only_a, [job for job in b if job.folder not in held])
+    settings = [key for key in keys if not key.startswith(TECHNICAL)]
+    left = {job.folder: job for job in b}
+    found: dict[Path, Job] = {}
+    for by in (keys, settings):
+        waiting: dict[str, list[Job]] = defaultdict(list)
+        for job in left.values():
+            waiting[_key(job, by)].append(job)
+        for job in a:
+            same = waiting[_key(job, by)]
+            if job.folder not in found and same:
+                found[job.folder] = same.pop(0)
+                del left[found[job.folder].folder]
+    alike = [Counter(_key(job, settings) for job in jobs) for jobs in (a, b)]
+    counts = {job.folder: [count[_key(job, settings)] for count in alike] for job in a if job.folder not in found}
+    only_a = [(job, f"B has {counted(counts[job.folder][1], 'such job')}, A has {counts[job.folder][0]}"
+               if counts[job.folder][1] else "B has no such job") for job in a if job.folder in counts]  # fmt: skip
+    return Matched(keys, [(job, found[job.folder]) for job in a if job.folder in found], only_a, [*left.values()])
 
 
 def _known(job: Job) -> dict[str, Any]:

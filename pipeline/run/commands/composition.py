@@ -48,7 +48,8 @@ def slug(text: object, limit: int = 60) -> str:
 class Session:
     """One composition: Hydra, the primary configuration's name, the overrides, and the stored file it came from.
 
-    ``expected`` is what compiled the stored run. With ``as_json`` standard output is for the result alone.
+    ``expected`` is what compiled the stored run. With ``as_json`` standard output is for the result alone. ``shows``
+    are the words that ask for a configuration, where nothing is to be run (``--cfg job``).
     """
 
     hydra: Any
@@ -59,6 +60,7 @@ class Session:
     expected: Expected | None = None
     folders: Sequence[Path] = ()
     as_json: bool = False
+    shows: str = ""
 
     @contextmanager
     def readable_errors(
@@ -78,7 +80,7 @@ class Session:
         except (
             HydraException, OmegaConfBaseException, yaml.YAMLError, ValueError, TypeError, OSError, ArithmeticError
         ) as error:  # fmt: skip
-            raise translate(error, typed, self.stored_file, choices, self.folders) from None
+            raise translate(error, typed, self.stored_file, choices, self.folders, self.shows) from None
 
     def compose(self, mode: Any) -> Any:
         with self.readable_errors():

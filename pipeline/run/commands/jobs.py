@@ -23,13 +23,7 @@ from inductor_debug.models.errors import ConfigurationError, UserError
 from inductor_debug.pipeline import live
 from inductor_debug.pipeline.config import arguments
 from inductor_debug.pipeline.config.fingerprint import fingerprint
-from inductor_debug.pipeline.config.hydra_checks import (
-    check_count,
-    check_hydra,
-    check_package,
-    check_shown,
-    check_values,
-)
+from inductor_debug.pipeline.config.hydra_checks import check_count, check_hydra, check_package, check_values
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.validate import to_config, validate
 from inductor_debug.pipeline.directory import store, summary
@@ -67,11 +61,9 @@ _ENDED = {
 
 
 def show(session: Session, args: argparse.Namespace) -> int:
-    with session.readable_errors():
-        flag = f"--cfg {args.cfg}" if args.cfg else f"--info {args.info}"
-        check_shown(_parsed(session, session.overrides), flag)
+    session.shows = f"--cfg {args.cfg}" if args.cfg else f"--info {args.info}"
     if args.cfg and args.package is not None:
-        composed = session.compose(None)
+        composed = session.compose(RunMode.RUN)
         with session.readable_errors():
             check_package(composed, args.package)
     with session.readable_errors():
@@ -297,16 +289,10 @@ def planned_jobs(session: Session, master: Any) -> list[list[str]] | None:
     with session.readable_errors():
         params: Any = OmegaConf.to_container(sweeper.params, resolve=True) if sweeper.params else {}
         words = [f"{key}={value}" for key, value in params.items()] + list(master.hydra.overrides.task)
-        parsed = _parsed(session, words)
+        parsed = OverridesParser.create(config_loader=session.hydra.config_loader).parse_overrides(words)
         check_count(parsed)
         check_values(parsed)
         return BasicSweeper.split_arguments(parsed, None)[0]
-
-
-def _parsed(session: Session, words: Sequence[str]) -> list[Any]:
-    """Overrides as Hydra reads them."""
-    found: list[Any] = OverridesParser.create(config_loader=session.hydra.config_loader).parse_overrides([*words])
-    return found
 
 
 def check(session: Session, composed: Any, overrides: Sequence[str] = ()) -> Config:

@@ -222,14 +222,17 @@ class Reuse:
     def why_not(self, record: StageRecord, files: Mapping[str, str]) -> str:
         """Why a result does not stand; arguments as of :meth:`stands`."""
         name, parts = record.name, self._parts.get(record.name)
-        if self.cache is None or not record.key:
-            return f"what {name} came to was not kept"
-        kept = (entry for _, entry in self.cache.entries(name, record.key) if entry is not None)
-        found = [entry for entry in kept if _holds(files, entry)]
-        if not found or parts is None:
-            return f"what {name} came to is no longer kept"
-        others = differing(jsonable(parts), found[0].parts) or min(map(self._changed, found), key=len)
-        return f"{name} would not come to the same: {_first(others)}"
+        kept = self.cache.entries(name, record.key) if self.cache is not None and record.key else ()
+        found = [entry for _, entry in kept if entry is not None and _holds(files, entry) and self._may_take(entry)]
+        if found and parts is not None:
+            changed = differing(jsonable(parts), found[0].parts) or min(map(self._changed, found), key=len)
+            if changed:
+                return f"{name} would not come to the same: {_first(changed)}"
+        return f"what {name} came to here is not in the cache"
+
+    def _may_take(self, entry: Entry) -> bool:
+        """A single run takes its own results alone, unless it is told to take all."""
+        return not self.plan.own_results or entry.run == str(self.directory.path)
 
     def _entry(self, record: StageRecord) -> Entry | None:
         """That of a result which an earlier process of this run made or was given."""
@@ -309,7 +312,7 @@ class Reuse:
         stale: list[list[str]] = []
         for path, entry in self.cache.entries(name, self._keys[name]):
             changed = ["what was kept is damaged"] if entry is None else self._changed(entry)
-            if self.plan.own_results and (entry is None or entry.run != str(self.directory.path)):
+            if self.plan.own_results and (entry is None or not self._may_take(entry)):
                 continue
             if entry is not None and not changed:
                 return (path, entry), ""

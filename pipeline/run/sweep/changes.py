@@ -48,8 +48,9 @@ class Change:
 
 
 def axes_of(rows: Sequence[Row]) -> list[str]:
-    """The columns of overrides that tell the jobs apart."""
-    return telling_apart([{key: row[key] for key in row if key.startswith(OVERRIDE)} for row in rows], _TECHNICAL)
+    """The columns of overrides that tell the jobs apart. Of a job that has not started none is known."""
+    known = [{key: row[key] for key in row if key.startswith(OVERRIDE)} for row in rows]
+    return telling_apart([*filter(None, known)], _TECHNICAL)
 
 
 def telling_apart(jobs: Sequence[Mapping[str, Any]], technical: tuple[str, ...]) -> list[str]:

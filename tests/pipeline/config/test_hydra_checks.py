@@ -61,7 +61,10 @@ def test_omegaconf_is_left_as_it_was() -> None:
         (("-m", "accel.alignment=8,16", "--cfg", "hydra", "-p", "hydra.launcher"),
          "accel.alignment: got several values (in accel.alignment=8,16); valid: one value, for --cfg hydra shows",
          "accel.alignment=8 --cfg hydra"),
-        (("accel=strict8,strict16", "--info", "all"), "accel: got several values", "accel=strict8 --info all"),
+        (("accel=strict8,strict16", "--cfg", "job"), "accel: got several values", "accel=strict8 --cfg job"),
+        (("accel=glob(strict*)", "--cfg", "job"), "accel: got several values", "accel=arm_ethos_u55 --cfg job"),
+        (("stages=capture,lower", "--cfg", "job"), "stages: got several values", "'stages=[capture,lower]' --cfg job"),
+        (("accel.alignment=interval(1,8)", "--cfg", "job"), "accel.alignment: got ", "accel.alignment=16 --cfg job"),
         (("device=cuda:99999999999999999999",), "device: got 'cuda:99999999999999999999'", "device=cpu"),
     ],
 )  # fmt: skip

@@ -120,7 +120,9 @@ def test_what_a_run_does_not_know_of_its_compiler_is_no_difference(
     option = {"compiled_by/options/inductor/fallback_random": True}
     a = stored_result(tmp_path / "a", summary=option)
     b = stored_result(tmp_path / "b", summary={"compiled_by/options": None})
-    assert compare_as_json(a, b, capsys=capsys)["tables"]["compiled_by"] == []
+    found = compare_as_json(a, b, capsys=capsys)
+    assert found["tables"]["compiled_by"] == []
+    assert found["told"][1].endswith("versions. Of what compiled them, one of the two did not record: options.")
     other = stored_result(tmp_path / "c", summary={"compiled_by/options/inductor/fallback_random": False})
     assert compare_as_json(a, b, other, capsys=capsys)["tables"]["compiled_by"] == [
         {"compiled_by": "options.inductor.fallback_random", "1": True, "2": "not established", "3": False}
@@ -241,12 +243,15 @@ def test_jobs_of_equal_settings_are_paired_in_their_order(tmp_path: Path, capsys
     assert found["exit_code"] == 0 and "3 jobs of B held" in found["told"][0]
 
 
-def test_one_job_of_b_is_held_to_each_of_a_with_its_settings(
+def test_a_job_that_b_has_fewer_of_is_worse_and_told_as_that(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a, b = sweep(tmp_path / "a", A8, A8, A16), sweep(tmp_path / "b", A8, A16)
     found = compare_as_json(a, b, capsys=capsys)
-    assert found["exit_code"] == 0 and "3 jobs of B held" in found["told"][0]
+    assert [(row["job"], row["change"]) for row in found["tables"]["worse"]] == [
+        ("accel.alignment=8", "B has 1 such job, A has 2")
+    ]
+    assert found["exit_code"] == 1 and "2 jobs of B held" in found["told"][0]
 
 
 def test_jobs_that_only_how_they_ran_tells_apart_are_matched_by_that(
@@ -258,6 +263,9 @@ def test_jobs_that_only_how_they_ran_tells_apart_are_matched_by_that(
     found = compare_as_json(a, b, capsys=capsys)
     assert [row["job"] for row in found["tables"]["worse"]] == ["runner.timeout_s=4"]
     assert "the same runner.timeout_s" in found["told"][0]
+    other = sweep(tmp_path / "c", *({"runner": {"timeout_s": seconds}} for seconds in (600, 300)))
+    found = compare_as_json(a, other, capsys=capsys)
+    assert found["exit_code"] == 0 and "2 jobs of B held" in found["told"][0]  # how they ran hinders no match
 
 
 def test_a_run_without_a_result_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

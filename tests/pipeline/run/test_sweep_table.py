@@ -11,7 +11,7 @@ import pyarrow.parquet
 import pytest
 
 from inductor_debug.pipeline.run.sweep import write_sweep_table
-from inductor_debug.pipeline.run.sweep.changes import Change, changes_of, told
+from inductor_debug.pipeline.run.sweep.changes import Change, axes_of, changes_of, told
 from inductor_debug.pipeline.run.sweep.rows import Row
 from inductor_debug.stages.artifacts.records import ReproRecord
 
@@ -57,6 +57,13 @@ def test_how_jobs_are_run_is_an_axis_where_nothing_else_tells_them_apart() -> No
     assert told(changes_of([job | short, other | whole])[1]) == ["runner.timeout_s 4 → 300: stage.minify - → passed"]
     along = changes_of([row("a", 1, alignment="8") | short, row("b", 2, alignment="16") | whole])[1]
     assert told(along) == ["alignment 8 → 16: violations 1 → 2"]
+
+
+def test_a_job_that_has_not_started_makes_no_axis_of_how_the_others_run() -> None:
+    """Where a launcher gave up, no override of such a job is known."""
+    how = {"override.cluster": "slurm", "override.runner.timeout_s": "300"}
+    rows = [row("a", 1, alignment="8") | how, row("b", 2, alignment="16") | how, row("c", 0), row("d", 0)]
+    assert axes_of(rows) == ["override.alignment"]
 
 
 def test_what_a_job_did_not_establish_is_compared_with_nothing() -> None:
