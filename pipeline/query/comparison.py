@@ -152,7 +152,12 @@ def differing(runs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[R
 
 def settings_of(folder: Path) -> dict[str, Any]:
     """A run's settings by dotted key, without Hydra's and the runner's own; its interpolations are text."""
-    return {key: value for key, value in every_setting_of(folder).items() if not key.startswith(TECHNICAL)}
+    return without_technical(every_setting_of(folder))
+
+
+def without_technical(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Settings by dotted key, without those that say how a run is made."""
+    return {key: value for key, value in settings.items() if not key.startswith(TECHNICAL)}
 
 
 def every_setting_of(folder: Path) -> dict[str, Any]:

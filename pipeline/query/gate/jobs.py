@@ -12,8 +12,8 @@ from inductor_debug.pipeline.directory import store
 from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.names import SUMMARY
 from inductor_debug.pipeline.query import open_run
-from inductor_debug.pipeline.query.comparison import TECHNICAL, every_setting_of
-from inductor_debug.pipeline.run.sweep.changes import telling_apart
+from inductor_debug.pipeline.query.comparison import TECHNICAL, every_setting_of, without_technical
+from inductor_debug.pipeline.run.sweep.changes import as_text, telling_apart
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.stored_run import StoredRun
 
@@ -36,14 +36,18 @@ class Job:
         return open_run(self.folder) if StoredFolder(self.folder).has(SUMMARY) else None
 
     @cached_property
-    def every_setting(self) -> dict[str, Any]:
-        """By dotted key, with how the run was made."""
+    def _stored(self) -> dict[str, Any]:
         return every_setting_of(self.folder)
+
+    @cached_property
+    def known(self) -> dict[str, Any]:
+        """The settings, with how the run was made."""
+        return self._stored | self.settings
 
     @cached_property
     def settings(self) -> dict[str, Any]:
         """By dotted key; what ``summary.json`` tells of them where no configuration is stored."""
-        found = {key: value for key, value in self.every_setting.items() if not key.startswith(TECHNICAL)}
+        found = without_technical(self._stored)
         if found or self.run is None:
             return found
         told = {key: getattr(self.run.head.run, key) for key in _OF_RUN}
@@ -84,8 +88,7 @@ class Matched:
 
     def name(self, job: Job) -> str:
         """What tells a job from the others of its sweep: ``accel.alignment=16, dtype=float32``."""
-        known = _known(job)
-        return ", ".join(f"{key}={_text(known[key])}" for key in self.keys if key in known)
+        return ", ".join(f"{key}={as_text(job.known[key])}" for key in self.keys if key in job.known)
 
 
 def matched(a: Sequence[Job], b: Sequence[Job]) -> Matched:
@@ -94,7 +97,7 @@ def matched(a: Sequence[Job], b: Sequence[Job]) -> Matched:
     How a job was run hinders no match. Of several jobs with the same settings those are matched first that were run the
     same way, and the rest in their order.
     """
-    keys = [*dict.fromkeys(key for jobs in (a, b) for key in telling_apart([*map(_known, jobs)], TECHNICAL))]
+    keys = [*dict.fromkeys(key for jobs in (a, b) for key in telling_apart([job.known for job in jobs], TECHNICAL))]
     settings = [key for key in keys if not key.startswith(TECHNICAL)]
     left = {job.folder: job for job in b}
     found: dict[Path, Job] = {}
@@ -107,22 +110,16 @@ def matched(a: Sequence[Job], b: Sequence[Job]) -> Matched:
             if job.folder not in found and same:
                 found[job.folder] = same.pop(0)
                 del left[found[job.folder].folder]
-    alike = [Counter(_key(job, settings) for job in jobs) for jobs in (a, b)]
-    counts = {job.folder: [count[_key(job, settings)] for count in alike] for job in a if job.folder not in found}
-    only_a = [(job, f"B has {counted(counts[job.folder][1], 'such job')}, A has {counts[job.folder][0]}"
-               if counts[job.folder][1] else "B has no such job") for job in a if job.folder in counts]  # fmt: skip
+    in_a, in_b = (Counter(_key(job, settings) for job in jobs) for jobs in (a, b))
+    only_a = [(job, _lacking(in_a[key], in_b[key])) for job in a
+              if job.folder not in found and (key := _key(job, settings))]  # fmt: skip
     return Matched(keys, [(job, found[job.folder]) for job in a if job.folder in found], only_a, [*left.values()])
 
 
-def _known(job: Job) -> dict[str, Any]:
-    """What is known of a job's settings."""
-    return job.every_setting | job.settings
+def _lacking(in_a: int, in_b: int) -> str:
+    """Why a job of A has none in B, by how many of either have its settings."""
+    return f"B has {counted(in_b, 'such job')}, A has {in_a}" if in_b else "B has no such job"
 
 
 def _key(job: Job, keys: Iterable[str]) -> str:
-    known = _known(job)
-    return json.dumps([known.get(key) for key in keys], sort_keys=True)
-
-
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    return json.dumps([job.known.get(key) for key in keys], sort_keys=True)

@@ -63,13 +63,17 @@ def telling_apart(jobs: Sequence[Mapping[str, Any]], technical: tuple[str, ...])
         jobs: key → value, which may be any JSON.
         technical: how the keys of how a job is run begin.
     """
-    texts = [{key: value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-              for key, value in job.items()} for job in jobs]  # fmt: skip
+    texts = [{key: as_text(value) for key, value in job.items()} for job in jobs]
     keys = [key for key in dict.fromkeys(key for job in texts for key in job)
             if len({job.get(key) for job in texts}) > 1]  # fmt: skip
     found = [key for key in keys if not key.startswith(technical)]
     alike = len({tuple(job.get(key) for key in found) for job in texts}) < len(texts)
     return keys if alike else found
+
+
+def as_text(value: Any) -> str:
+    """A value of a setting: text as it is, anything else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
 def changes_of(rows: Sequence[Row]) -> list[list[Change]]:
