@@ -10,6 +10,7 @@ import dataclasses
 import json
 import logging
 import os
+import secrets
 import shutil
 import tempfile
 import time
@@ -161,9 +162,8 @@ class Cache:
         for name, wanted in entry.files.items():
             target = directory.path / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            temporary = Path(tempfile.mkdtemp(prefix=".", suffix=".tmp", dir=target.parent))
+            given = target.parent / f".{target.name[:40]}.{secrets.token_hex(4)}.tmp"
             try:
-                given = temporary / "file"
                 give = shutil.copyfile if name.startswith(REPRO.folder) else _link  # a script is there to be edited
                 give(path / _file(wanted), given)
                 if content_of(str(given)) != wanted:
@@ -172,7 +172,7 @@ class Cache:
             except FileNotFoundError:
                 return f"{name} is gone"
             finally:
-                shutil.rmtree(temporary, ignore_errors=True)
+                given.unlink(missing_ok=True)  # it stays too where the run's file is a link to the same one already
         with contextlib.suppress(OSError), (path / _HITS).open("ab") as hits:
             hits.write(b".")
         return ""

@@ -1,6 +1,7 @@
 """The stages' results on disk: put, given out, damaged, pruned, and written by several processes at once."""
 
 import json
+import multiprocessing
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -72,6 +73,33 @@ def test_a_script_is_copied_for_it_is_there_to_be_edited(tmp_path: Path) -> None
     (tmp_path / "one/repros/a.py").write_text("edited")
     assert other.read_text("repros/a.py") == "1"
     assert cache.give(*only(cache), RunDirectory(tmp_path / "three")) == ""
+
+
+def killed_while_it_gives(cache: Cache, path: Path, entry: Entry, to: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "replace", lambda *_: os._exit(9))
+        cache.give(path, entry, RunDirectory(to))
+
+
+def test_what_a_process_left_that_was_killed_while_it_gave_is_removed(tmp_path: Path) -> None:
+    cache, other = Cache(tmp_path / "cache"), RunDirectory(tmp_path / "two")
+    kept(cache, tmp_path / "one")
+    process = multiprocessing.get_context("fork").Process(
+        target=killed_while_it_gives, args=(cache, *only(cache), other.path)
+    )
+    process.start()
+    process.join()
+    assert process.exitcode == 9
+    assert len([path for path in other.path.rglob("*") if path.is_file()]) == 1
+    other.remove_caches()
+    assert not [path for path in other.path.rglob("*") if path.is_file()]
+
+
+def test_a_result_is_given_where_its_own_files_are(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    kept(cache, tmp_path / "one")
+    assert cache.give(*only(cache), RunDirectory(tmp_path / "one")) == ""
+    assert sorted(path.name for path in (tmp_path / "one").rglob("*") if path.is_file()) == ["a.txt", "b.txt"]
 
 
 def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
