@@ -11,6 +11,7 @@ from typing import Any
 
 import inductor_debug
 from inductor_debug.pipeline.config.fingerprint import digest
+from inductor_debug.pipeline.directory.file_digest import file_sha256
 from inductor_debug.pipeline.directory.records import Machine
 from inductor_debug.stages.accelerators.profile import has_expired
 from inductor_debug.stages.declaration import Declaration
@@ -96,17 +97,9 @@ def content_of(path: str) -> str:
             below = [Path(folder) / name for folder, _, names in os.walk(path) for name in names]
             found = [(str(item), item.stat().st_size, item.stat().st_mtime_ns) for item in sorted(below)]
             return digest(found)
-        seen = os.stat(path)
-        return _file_content(path, seen.st_ino, seen.st_size, seen.st_mtime_ns)
+        return file_sha256(path)
     except OSError:
         return ABSENT
-
-
-@functools.cache
-def _file_content(path: str, *_: int) -> str:
-    """Read once for each state of the file in this process."""
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def own_source() -> str:

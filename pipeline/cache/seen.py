@@ -23,6 +23,7 @@ from inductor_debug.pipeline.cache import key
 from inductor_debug.pipeline.cache.folders import VARIABLES
 from inductor_debug.pipeline.cache.key import ABSENT, content_of
 from inductor_debug.pipeline.config.fingerprint import digest
+from inductor_debug.pipeline.directory import file_digest
 
 _SYSTEM = ("/proc/", "/sys/", "/dev/")
 _LIBRARIES = ("/usr/", "/lib", "/SYSV", "/memfd:", "/dev/", "/anon_hugepage")
@@ -30,7 +31,7 @@ _EVENTS = ("open", "sqlite3.connect", "ctypes.dlopen", "os.listdir", "os.scandir
 _MARKS = "INDUCTOR_DEBUG_"
 _PASS_ON = ("collections", "glob", "ntpath", "os", "pathlib", "posixpath")
 """Python's own modules that look a variable up, or list a folder, for who calls them."""
-_LOOKERS = (key.__file__, f"{os.sep}matplotlib{os.sep}font_manager.py")
+_LOOKERS = (key.__file__, file_digest.__file__, f"{os.sep}matplotlib{os.sep}font_manager.py")
 """Who opens files and takes nothing of them: whether an earlier result stands; a list of fonts of which the pictures
 use matplotlib's own."""
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import errno
-import hashlib
 import json
 import os
 import re
@@ -13,6 +12,7 @@ from typing import Any
 
 from inductor_debug.models.errors import wrapped
 from inductor_debug.models.stored import parse_csv
+from inductor_debug.pipeline.directory.file_digest import file_sha256
 from inductor_debug.pipeline.directory.names import (
     CACHE_PREFIX,
     CONFIGURATION_ERROR,
@@ -162,7 +162,7 @@ class RunDirectory:
         stored = (name for record in self.stage_records().values() for name in record.artifacts)
         names = {*files_below(self.path, self._own), *files_below(self.path, stored)}
         names -= {MANIFEST, RESERVE, *files_below(self.path, (UNFINISHED,))} | self._not_ours
-        return {name: _file_sha256(self.path / name) for name in sorted(names)}
+        return {name: file_sha256(self.path / name) for name in sorted(names)}
 
     def discard(self) -> None:
         """Remove what a run that never started left (log, stages, Hydra's folder), and the folder if it is empty then.
@@ -188,8 +188,3 @@ class RunDirectory:
         for folder, _, files in os.walk(self.path):
             for file in files:
                 yield (Path(folder) / file).relative_to(self.path).as_posix()
-
-
-def _file_sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
