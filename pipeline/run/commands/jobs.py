@@ -5,6 +5,7 @@ Nothing is written before every job of the command has been composed and validat
 
 import argparse
 import contextlib
+import gc
 import logging
 import shlex
 import sys
@@ -195,9 +196,11 @@ def sweep(session: Session) -> int:
         planned_for = {directory / name: known for name, known in zip(folders, described, strict=False)}
         try:
             with _seen(session, configurations if here else (), len(configurations)) as task:
+                gc.freeze()  # or each collection would go over all that was imported and composed so far
                 batches = _launched(session, task, directory, planned_for, typed)
             return batches if isinstance(batches, int) else _tabled(session, directory, batches)
         finally:
+            gc.unfreeze()
             close_fork_server()
 
 
