@@ -44,7 +44,9 @@ def parts_of(
         variables: those of the stage's process that change what is compiled, or how fast it runs.
         source: :func:`own_source`.
     """
-    given = {"options": jsonable(options), "settings": jsonable(settings.narrowed(declaration.reads or ()))}
+    read = settings.narrowed(declaration.reads or ())
+    given = {"options": jsonable(options), "settings": jsonable(read)}
+    devices = {settings.device, read.reference.device or "cpu"}
     return {
         "stage": declaration.name,
         **given,
@@ -54,7 +56,7 @@ def parts_of(
         "versions": dict(versions),
         "source": source,
         "variables": dict(sorted(variables.items())),
-        "machine": _machine(machine, settings.device, declaration) if declaration.uses_torch else {},
+        "machine": _machine(machine, devices, declaration) if declaration.uses_torch else {},
         "schema": SCHEMA,
     }
 
@@ -122,21 +124,26 @@ def _source_digest(root: str, files: tuple[tuple[str, int, int], ...]) -> str:
     return found.hexdigest()
 
 
-def _machine(machine: Machine, device: str, declaration: Declaration) -> dict[str, Any]:
-    """Vector instructions, threads and the accelerator change numbers and code; a time is of one machine alone."""
+def _machine(machine: Machine, devices: set[str], declaration: Declaration) -> dict[str, Any]:
+    """Vector instructions, threads, the accelerator and its driver change numbers and code. A time is of one machine
+    and its kernel alone."""
     found: dict[str, Any] = {"cpu": machine.cpu, "architecture": machine.architecture, "cores": machine.cores_usable}
     compiler = shutil.which(os.environ.get("CXX", "g++")) or ""
     found["compiler"] = [os.path.realpath(compiler), *os.stat(compiler)[6:9:2]] if compiler else None
-    if device != "cpu":
+    if devices != {"cpu"}:
         found["accelerators"] = sorted(
             line.partition(":")[2].strip()
             for file in Path("/proc/driver/nvidia/gpus").glob("*/information")
             for line in file.read_text().splitlines()
             if line.startswith("Model:")
         )
+        driver = Path("/proc/driver/nvidia/version")
+        found["driver"] = driver.read_text() if driver.is_file() else None
         found["visible"] = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if declaration.timed or device != "cpu":
+    if declaration.timed or devices != {"cpu"}:
         found["host"] = machine.hostname
+    if declaration.timed:
+        found["platform"] = machine.platform
     return found
 
 

@@ -1,5 +1,6 @@
 """What a stage's key covers besides the configuration."""
 
+import dataclasses
 import datetime
 from types import SimpleNamespace
 from typing import Any
@@ -8,10 +9,11 @@ import pytest
 
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.pipeline.cache import key
+from inductor_debug.pipeline.directory.manifest import describe_machine
 from inductor_debug.pipeline.directory.records import Machine
 from inductor_debug.stages.accelerators.config import AccelConfig, Waiver
 from inductor_debug.stages.registry import declared
-from inductor_debug.stages.settings import BackendConfig, Settings
+from inductor_debug.stages.settings import BackendConfig, ReferenceConfig, Settings
 
 
 def parts(day: str, monkeypatch: pytest.MonkeyPatch, adapter: str = "inductor", **waiver: str) -> dict[str, Any]:
@@ -42,3 +44,36 @@ def test_a_result_is_not_kept_beyond_the_day_on_which_a_waiver_expires(monkeypat
 def test_rules_of_a_backend_may_have_waivers_that_expire(monkeypatch: pytest.MonkeyPatch) -> None:
     first, next_day = (parts(day, monkeypatch, "my_backend.Mine") for day in ("2026-12-01", "2026-12-02"))
     assert key.differing(next_day, first) == ["the day (2026-12-01 → 2026-12-02)"]
+
+
+@pytest.mark.parametrize(
+    ("stage", "device", "reference", "shared"),
+    [
+        ("capture", "cpu", None, True),
+        ("capture", "cpu", "cuda", True),  # which has no reference
+        ("capture", "cuda", None, False),
+        ("kerneldiff", "cpu", None, True),
+        ("kerneldiff", "cpu", "cpu", True),
+        ("kerneldiff", "cpu", "cuda", False),
+        ("kerneldiff", "cuda", "cpu", False),
+        ("benchmark", "cpu", None, False),
+    ],
+)
+def test_what_an_accelerator_or_a_clock_had_part_in_is_of_one_machine(
+    stage: str, device: str, reference: str | None, shared: bool
+) -> None:
+    settings = Settings(model=ModelConfig(), device=device, reference=ReferenceConfig(device=reference))
+    here, there = (
+        key.key_of(key.parts_of(declared()[stage], None, settings, {}, {}, machine, {}, ""))
+        for machine in (dataclasses.replace(describe_machine(), hostname=name) for name in ("here", "there"))
+    )
+    assert (here == there) == shared
+
+
+@pytest.mark.parametrize(("stage", "same"), [("kerneldiff", True), ("benchmark", False)])
+def test_a_time_is_of_one_kernel(stage: str, same: bool) -> None:
+    before, after = (
+        key.key_of(key.parts_of(declared()[stage], None, Settings(model=ModelConfig()), {}, {}, machine, {}, ""))
+        for machine in (dataclasses.replace(describe_machine(), platform=name) for name in ("Linux-6.1", "Linux-6.8"))
+    )
+    assert (before == after) == same
