@@ -6,6 +6,7 @@ import hashlib
 import os
 import shutil
 from collections.abc import Iterator, Mapping
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from inductor_debug.pipeline.config.fingerprint import digest
 from inductor_debug.pipeline.directory.file_digest import file_sha256
 from inductor_debug.pipeline.directory.records import Machine
 from inductor_debug.stages.accelerators.profile import has_expired
+from inductor_debug.stages.backends.plugins import packages_state
 from inductor_debug.stages.declaration import Declaration
 from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.settings import Settings, may_declare
@@ -138,6 +140,7 @@ def _machine(machine: Machine, devices: set[str], declaration: Declaration) -> d
             if line.startswith("Model:")
         )
         driver = Path("/proc/driver/nvidia/version")
+        found["libraries"] = _libraries(packages_state())
         found["driver"] = driver.read_text() if driver.is_file() else None
         found["visible"] = os.environ.get("CUDA_VISIBLE_DEVICES")
     if declaration.timed or devices != {"cpu"}:
@@ -145,6 +148,13 @@ def _machine(machine: Machine, devices: set[str], declaration: Declaration) -> d
     if declaration.timed:
         found["platform"] = machine.platform
     return found
+
+
+@functools.lru_cache(maxsize=1)
+def _libraries(_: tuple[tuple[str, int], ...]) -> dict[str, str]:
+    """Versions of the libraries that a vendor's packages hold: torch loads them, and no module is imported of them."""
+    installed = {str(each.metadata["Name"]): each.version for each in metadata.distributions()}
+    return {name: version for name, version in sorted(installed.items()) if name.startswith("nvidia-")}
 
 
 def _expired(settings: Settings, today: datetime.date) -> dict[str, bool] | str:

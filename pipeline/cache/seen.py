@@ -62,7 +62,7 @@ class Seen:
 
     def __init__(self, apart: Iterable[str]) -> None:
         self._apart = tuple(f"{place}{os.sep}" for folder in apart for place in (folder, os.path.realpath(folder)))
-        self._began = time.time()
+        self._began, self._environment = time.time(), dict(os.environ)
         self._path = list(sys.path)
         _installed(), _ours()  # on the path as it is now, and before the hook hears of it
         self._opened: set[str] = set()
@@ -121,10 +121,11 @@ class Seen:
         return os.getcwd() if any(self._counts(os.path.realpath(path)) for path in there) else ""
 
     def variables(self) -> dict[str, str]:
-        """Variable that the user's code looked up → what stands for its value (:func:`content_of_variable`)."""
+        """Variable that the user's code looked up → what stands for the value that it had before the code could set it
+        (:func:`content_of_variable`)."""
         own = (*VARIABLES, "PYTHONHASHSEED", "MPLBACKEND")
         looked_up = (name for name in sorted(self._variables) if name not in own and not name.startswith(_MARKS))
-        return {name: content_of_variable(name, os.environ) for name in looked_up}
+        return {name: content_of_variable(name, self._environment) for name in looked_up}
 
 
 def content_of_variable(name: str, environment: Mapping[str, str]) -> str:

@@ -29,7 +29,7 @@ class Plan:
         run: the ``run`` part of ``summary.json``, without ``seconds``.
         remaining: stages that have no result yet.
         batch: those of them that this worker has to run; None for all.
-        reproduction: names of environment variables that the run set for bit reproduction alone, not the user.
+        reproduction: environment variables that the run sets for bit reproduction alone, not the user: name → value.
         preflight: build and check every remaining stage first, and call a mistake found there a configuration error.
         stage_classes: stages beyond the registry's, name → ``"module:Class"``.
         memory_limit: bytes of private writable memory the process may have, or None.
@@ -51,7 +51,7 @@ class Plan:
     run: Run
     remaining: list[str]
     batch: list[str] | None = None
-    reproduction: list[str] = field(default_factory=list)
+    reproduction: dict[str, str] = field(default_factory=dict)
     preflight: bool = True
     stage_classes: dict[str, str] = field(default_factory=dict)
     memory_limit: int | None = None
@@ -86,7 +86,7 @@ class Plan:
 _RECORDS = {"run": Run, "described": RunDescription | None, "compiled_by": CompiledBy, "expected": Expected | None}
 
 
-def batch_of(remaining: list[str], reproduction: typing.Sequence[str]) -> list[str]:
+def batch_of(remaining: list[str], reproduction: typing.Collection[str]) -> list[str]:
     """The stages at the head of ``remaining`` that can share a process: timed ones take none with variables that a run
     sets for bit reproduction alone. Some stages do not care."""
     if not reproduction:

@@ -207,7 +207,7 @@ class Runner:
             memory_limit=self.memory_limit,
             log_limit=self.log_limit,
             timeout_s=self.options.timeout_s,
-            reproduction=list(self.reproduction),
+            reproduction=self.reproduction,
             began=began,
             expected=expected,
             cache=None if kept is None else str(kept),

@@ -72,7 +72,6 @@ class Standing:
 
     def _looked_up(self, directory: RunDirectory, stored: FullManifest, order: list[str]) -> Reuse:
         settings, environment = settings_of(self.config), worker_environment(directory.path)
-        reproduction = for_reproduction(settings, environment)
         fields = {item.name: getattr(stored, item.name) for item in dataclasses.fields(RunDescription)}
         here = {"versions": manifest.installed_versions(), "machine": manifest.describe_machine()}
         plan = Plan(
@@ -81,13 +80,13 @@ class Standing:
             stages={name: self.config.stages[name] for name in order},
             run=Run(),
             remaining=order,
-            reproduction=list(reproduction),
+            reproduction=for_reproduction(settings, environment),
             described=RunDescription(**fields | here),
             cache=str(self.cache),
             own_results=self.config.runner.cache is None and not self.in_sweep,
         )
         path = [*sys.path, *([] if os.getcwd() in sys.path else [os.getcwd()])]
-        reuse = Reuse(plan, directory, environment | reproduction, lambda stage, text: None, watching=False, path=path)
+        reuse = Reuse(plan, directory, environment, lambda stage, text: None, watching=False, path=path)
         reuse.look(order)
         return reuse
 

@@ -18,6 +18,7 @@ from inductor_debug.pipeline.cache.store import Cache, Entry, entry_of, file_dig
 from inductor_debug.pipeline.cache.turns import Turns
 from inductor_debug.pipeline.directory.records import TorchFound
 from inductor_debug.pipeline.directory.rundir import RunDirectory, run_id
+from inductor_debug.pipeline.directory.summary import SKIPPED
 from inductor_debug.pipeline.run import compiled_by
 from inductor_debug.pipeline.run.plan import Plan
 from inductor_debug.stages.artifacts.compiled_by import CompiledBy
@@ -32,8 +33,9 @@ logger = logging.getLogger(__name__)
 
 _ALIKE = 8
 """Parts in which a kept result may differ and still be worth naming."""
-ALSO = ("LD_PRELOAD", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "PYTHONOPTIMIZE")
-"""Variables that change what a compiler or Python makes of the same source."""
+ALSO = ("LD_PRELOAD", "LD_LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH",
+        "PYTHONOPTIMIZE")  # fmt: skip
+"""Variables that change which libraries are loaded, or what a compiler or Python makes of the same source."""
 _SHOWN = 4
 """Parts that differ which a line of the log names."""
 
@@ -114,7 +116,8 @@ class Reuse:
     Args:
         plan: of the run; with ``cache`` None nothing is looked up and nothing kept.
         directory: of the run.
-        environment: this process's variables.
+        environment: this process's variables; those of ``plan.reproduction`` count for the stages that get them,
+            whichever process asks.
         tell: called with a stage's name and why its result is not there.
         watching: note what is taken from now on, so that results can be kept.
         path: where modules are looked for, in the place of ``sys.path``.
@@ -243,12 +246,13 @@ class Reuse:
 
     def _earlier(self, name: str) -> Iterator[Entry | None]:
         """Results of other processes that a stage rests on; None for one of which it is not known what it took."""
-        for other, key in self._parts[name]["follows"].items():
+        declaration = self._declaration(name)
+        for other in () if declaration is None else declaration.follows:
             if other in self._given:
                 yield self._given[other]
-            elif other in self._before:
+            elif other in self._before and self._before[other].status != SKIPPED:
                 yield self._entry(self._before[other])
-            elif key:
+            elif other in self._keys:
                 yield from self._earlier(other)
 
     def key(self, name: str, records: Mapping[str, StageRecord]) -> str:
@@ -266,8 +270,12 @@ class Reuse:
             return
         try:
             earlier = list(self._earlier(record.name))
+            if self._before and "model" in self._reads(record.name):  # another process may have built it
+                known = [entry for each in self._before.values() if (entry := self._entry(each)) is not None]
+                earlier += known or [None]
             if None in earlier:
-                self.tell(record.name, "its result is not kept for later runs: what it follows is no longer kept")
+                self.tell(record.name, "its result is not kept for later runs: one of an earlier process of this run "
+                                       "is not kept, and what that took is not known")  # fmt: skip
                 return
             named, sources = self._parts[record.name]["files"], self._seen.files()
             edited = self._seen.edited(sources) + [path for path, known in named.items() if content_of(path) != known]
@@ -295,6 +303,11 @@ class Reuse:
         apart = dataclasses.replace(found.compiled_by, options=None, options_before=None)
         return dataclasses.replace(found, compiled_by=apart)
 
+    def _reads(self, name: str) -> Collection[str]:
+        """What a stage reads of the settings."""
+        declaration = self._declaration(name)
+        return () if declaration is None or declaration.reads is None else declaration.reads
+
     def _declaration(self, name: str) -> Declaration | None:
         """Of a stage whose results are kept."""
         declaration = None if name in self.plan.stage_classes else declared().get(name)
@@ -302,9 +315,11 @@ class Reuse:
 
     def _variables(self, declaration: Declaration) -> dict[str, str]:
         """Those of the process in which the stage runs; of one that runs in either kind, those that both have."""
-        apart = [] if declaration.timed is False else self.plan.reproduction
-        return {name: value for name, value in self.environment.items()
-                if (compiled_by.matters(name) or name in ALSO) and name not in apart}  # fmt: skip
+        own = self.plan.reproduction
+        given = {name: value for name, value in self.environment.items() if name not in own}
+        if declaration.timed is False:
+            given |= own
+        return {name: value for name, value in given.items() if compiled_by.matters(name) or name in ALSO}
 
     def _found(self, name: str) -> tuple[tuple[Path, Entry] | None, str]:
         """A result that stands, or why there is none; empty text where nothing like it was ever kept."""
@@ -348,7 +363,7 @@ class Reuse:
             *(f"{name} was {entry.packages[name]} and is {version}"
               for name, version in versions_of(entry.packages).items() if version != entry.packages[name]),
             *(f"the variable {name} has changed" for name, known in entry.variables.items()
-              if content_of_variable(name, self.environment) != known),
+              if name not in self.plan.reproduction and content_of_variable(name, self.environment) != known),
         ]  # fmt: skip
 
 

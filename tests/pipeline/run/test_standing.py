@@ -1,5 +1,9 @@
-"""Whether the result that a directory holds stands, where the run gives variables to the process of a stage."""
+"""Whether kept results stand, where the run gives a variable to the processes of some stages and not to others.
 
+On CUDA each run does so: what is timed has a process of its own, without it. Here runs on the CPU do.
+"""
+
+import json
 import logging
 import os
 from pathlib import Path
@@ -10,30 +14,70 @@ from composing import compose
 from inductor_debug.pipeline.run import runner, standing
 
 MODEL = """
+import os
+
 import torch
+
+os.environ.setdefault("MY_VARIABLE", "mine")
+os.environ.get("CUBLAS_WORKSPACE_CONFIG")
 
 
 def build():
     return torch.nn.Linear(8, 8), (torch.randn(2, 8),)
 """
-WORDS = ("model=custom", "model.build._target_=mine.build", "model.name=mine", "backend=aot_eager")
 SET = "CUBLAS_WORKSPACE_CONFIG"
+WORDS = ("model=custom", "model.build._target_=mine.build", "model.name=mine", "backend=aot_eager")
+SHORT = ("stages.benchmark.processes=2", "stages.benchmark.repeats=3")
 
 
-def test_a_result_stands_that_was_made_with_the_variable_that_equal_bits_need(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    """On CUDA each run gives it to what is not timed. Here a run on the CPU does."""
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Path:
+    """A working directory with a model, in which runs set the variable."""
     (tmp_path / "mine.py").write_text(MODEL)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.delenv(SET, raising=False)
     for module in (runner, standing):
         monkeypatch.setattr(module, "for_reproduction", lambda *_: {SET: ":4096:8"})
-    config, _ = compose(*WORDS, "stages=[capture,report]")
-    with caplog.at_level(logging.INFO):
-        assert runner.run(config, tmp_path / "run") == 0
-        assert "it stands" not in caplog.text
-        assert runner.run(config, tmp_path / "run") == 0
+    caplog.set_level(logging.INFO)
+    return tmp_path
+
+
+def cached(directory: Path, stages: str) -> list[str]:
+    """Run the stages; those of which the result was in the cache."""
+    short = SHORT if "benchmark" in stages else ()
+    config, _ = compose(*WORDS, *short, f"stages=[{stages}]", "runner.cache=true")
+    assert runner.run(config, directory) == 0
+    summary = json.loads((directory / "summary.json").read_text())
+    return [stage["name"] for stage in summary["stages"] if stage["cached"]]
+
+
+def test_a_result_stands_that_was_made_with_the_variable(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    cached(place / "run", "capture,report")
+    assert "it stands" not in caplog.text
+    cached(place / "run", "capture,report")
     assert "it stands" in caplog.text
     assert SET not in os.environ
+
+
+def test_each_process_looks_for_a_stage_as_the_stages_own_would(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stages = "capture,kerneldiff,benchmark,guards,report"
+    assert cached(place / "one", stages) == []
+    caplog.clear()
+    assert cached(place / "two", stages) == ["capture", "kerneldiff", "benchmark", "guards"]
+    assert "not in the cache" not in caplog.text
+
+
+def test_a_time_is_kept_where_lowering_was_skipped(place: Path, caplog: pytest.LogCaptureFixture) -> None:
+    stages = "capture,lower,benchmark,report"
+    cached(place / "one", stages)
+    assert "is not kept" not in caplog.text
+    assert cached(place / "two", stages) == ["capture", "benchmark"]
+
+
+def test_a_time_is_of_the_model_that_another_process_of_the_run_built(place: Path) -> None:
+    stages = "kerneldiff,benchmark,report"
+    cached(place / "one", stages)
+    assert cached(place / "two", stages) == ["kerneldiff", "benchmark"]
+    (place / "mine.py").write_text(MODEL.replace("Linear(8, 8)", "Linear(8, 16)"))
+    assert cached(place / "three", stages) == []
