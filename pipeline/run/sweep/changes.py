@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from inductor_debug.pipeline.run.sweep.rows import FAILURES, GRAPHS, NUMERICS, Row, failures_in
+from inductor_debug.stages.artifacts.records import ReproRecord
 from inductor_debug.stages.formatting import counted, short
 
 OVERRIDE = "override."
@@ -79,11 +80,16 @@ def as_text(value: Any) -> str:
 def changes_of(rows: Sequence[Row]) -> list[list[Change]]:
     """For each row, its changes from a neighbour along each axis; times are left out, for they differ in every pair."""
     axes = axes_of(rows)
-    values = {axis: list(dict.fromkeys(row.get(axis) for row in rows)) for axis in axes}
+    started = [row for row in rows if _has_started(row)]  # of the others no value is known
+    values = {axis: list(dict.fromkeys(row.get(axis) for row in started)) for axis in axes}
     places = {axis: {value: place for place, value in enumerate(found)} for axis, found in values.items()}
-    at = {tuple(row.get(axis) for axis in axes): row for row in rows}
-    return [[change for axis in axes for change in _along(row, axis, axes, values[axis], places[axis], at)]
-            for row in rows]  # fmt: skip
+    at = {tuple(row.get(axis) for axis in axes): row for row in started}
+    return [[change for axis in axes if _has_started(row)
+             for change in _along(row, axis, axes, values[axis], places[axis], at)] for row in rows]  # fmt: skip
+
+
+def _has_started(row: Row) -> bool:
+    return any(key.startswith(OVERRIDE) for key in row)
 
 
 def told(changes: Sequence[Change]) -> list[str]:
@@ -175,12 +181,16 @@ def _values(before: Row, after: Row) -> Iterator[tuple[str, str | None, str | No
 
 def _failures(before: Row, after: Row) -> Iterator[tuple[str, str | None, str | None]]:
     gone, new = failures_in(before), failures_in(after)
-    if _is_whole(after):
-        for fingerprint in [key for key in gone if key not in new]:
-            yield FAILURES, fingerprint, None
-    if _is_whole(before):
-        for fingerprint in [key for key in new if key not in gone]:
-            yield FAILURES, None, fingerprint
+    for fingerprint in [key for key in gone if key not in new and _looked_for(gone[key], after)]:
+        yield FAILURES, fingerprint, None
+    for fingerprint in [key for key in new if key not in gone and _looked_for(new[key], before)]:
+        yield FAILURES, None, fingerprint
+
+
+def _looked_for(failure: ReproRecord, row: Row) -> bool:
+    """Whether a job would have met a failure: its stages came to an end, and none that looks for such was skipped."""
+    looks = () if failure.failure_class.startswith("violation") else ("stage.kerneldiff", "stage.minify")
+    return _is_whole(row) and not any(row.get(stage) == "skipped" for stage in looks)
 
 
 def _is_whole(row: Row) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from inductor_debug.pipeline.run.compiled_by import NOT_KNOWN, differ, side_by_side
 from inductor_debug.pipeline.run.sweep.changes import OVERRIDE, Change, axes_of, what_changed
-from inductor_debug.pipeline.run.sweep.pivots import MEASURES, STATES, pivots, short_name, text_of
+from inductor_debug.pipeline.run.sweep.pivots import MEASURES, STATES, TIMED, pivots, short_name, text_of
 from inductor_debug.pipeline.run.sweep.rows import BROKEN, COMPILED, RUN, Row, failures_in
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
@@ -28,6 +28,8 @@ def sweep_page(name: str, sweep_dir: Path, rows: Sequence[Row], changes: Sequenc
         rows, changes: the jobs', in the same order.
     """
     axes = axes_of(rows)
+    no_times = dict.fromkeys(TIMED, "not established")
+    rows = [row | no_times if row.get("established") is False else row for row in rows]
     labels = [_label(row, axes) for row in rows]
     pages = [_page(sweep_dir, row) for row in rows]
     verdicts = Counter(str(row.get("verdict")) for row in rows)
@@ -73,15 +75,17 @@ def _sentence(name: str, rows: Sequence[Row], axes: Sequence[str], verdicts: Map
 def _fit(rows: Sequence[Row]) -> str:
     """How many jobs fit the profile, of those that were checked."""
     counts = [row[BROKEN] for row in rows if row[BROKEN] is not None]
+    open_ = sum(row[BROKEN] is None and row.get("violations") is not None for row in rows)
+    unknown = f" Of {counted(open_, 'job')} it is not established whether the model fits." if open_ else ""
     if not counts:
-        return ""
+        return unknown
     fit = sum(not count for count in counts)
     some = [count for count in counts if count]
     span = " to ".join(dict.fromkeys(map(str, (min(some), max(some))))) if some else ""
     found = f": {span} {'violation' if span == '1' else 'violations'} in {'each' if not fit else 'the others'}"
     return (
         f" {fit or 'None'} of {counted(len(counts), 'job')} that {'was' if len(counts) == 1 else 'were'} checked "
-        f"{'fits' if fit < 2 else 'fit'} the profile{found if some else ''}."
+        f"{'fits' if fit < 2 else 'fit'} the profile{found if some else ''}.{unknown}"
     )
 
 

@@ -43,6 +43,8 @@ MEASURES = {
     "test.peak_memory_bytes": "Peak memory of the test side, bytes",
 }
 """Column of the table → title; those that no job has are left out."""
+TIMED = ("test.median_ms", "speedup")
+"""Measures that the benchmark stage establishes, or does not."""
 _ACROSS = 12
 """Values of the axis that lies across a table, at most."""
 _LINES = 8

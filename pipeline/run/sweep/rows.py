@@ -81,8 +81,7 @@ def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = N
     row["cached"] = " ".join(stage.name for stage in result.stages if stage.cached)
     violations = result.violations or Violations()
     row["violations"] = violations.total
-    known = violations.by_severity
-    row[BROKEN] = violations.total if known is None else known.get("error", 0) + known.get("warning", 0)
+    row[BROKEN] = _broken(violations, row.get("stage.constrain"))
     row |= {f"violations.{rule}": count for rule, count in sorted((violations.by_rule or {}).items())}
     numerics, benchmark = result.numerics or Numerics(), result.benchmark or Benchmark()
     row |= {"numerics": numerics.verdict} | {key: getattr(numerics, key) for key in NUMERICS}
@@ -97,6 +96,17 @@ def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = N
         COMPILED: result.compiled_by,
     }
     return row
+
+
+def _broken(violations: Violations, status: str | None) -> int | None:
+    """Findings that are neither waived nor undecided; None where nothing was checked, or none of them is known to be
+    while the fit is not established either: an undecided one, or code that no rule saw."""
+    known = violations.by_severity
+    if violations.total is None or known is None:
+        return violations.total
+    broken = known.get("error", 0) + known.get("warning", 0)
+    fits = status == summary.PASSED and not known.get("undecided")
+    return broken if broken or fits else None
 
 
 def failures_in(row: Row) -> dict[str, ReproRecord]:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 from in_browser import PHONE, accessibility_violations, unfold
@@ -124,6 +125,36 @@ def test_values_with_colons_leave_what_changed_whole(tmp_path: Path) -> None:
     write_sweep_table(tmp_path / "sweep", jobs)
     (change,) = rows_of((tmp_path / "sweep" / "sweep.html").read_text(), "changes")[1:]
     assert change[2:] == ["{a: 1, b: 2} → 1", "–", "1", "violations.alignment 0 → 1"]
+
+
+@pytest.mark.parametrize(
+    ("changed", "told"),
+    [
+        ({"total": None, "by_severity": {}}, ""),  # a profile without rules
+        ({"total": 0, "by_severity": {}}, "2 of 2 jobs that were checked fit the profile."),
+        ({"total": 3, "by_severity": {"waived": 3}}, "2 of 2 jobs that were checked fit the profile."),
+        ({"total": 3, "by_severity": {"undecided": 3}}, "Of 2 jobs it is not established whether the model fits."),
+        ({"total": 0, "by_severity": {}, "constrain": "failed"}, "Of 2 jobs it is not established"),  # a graph break
+        ({"total": 4, "by_severity": {"undecided": 3, "error": 1}}, "None of 2 jobs that were checked fits"),
+    ],
+)
+def test_a_job_fits_where_that_is_established(tmp_path: Path, changed: dict[str, Any], told: str) -> None:
+    jobs = [job(tmp_path / name, overrides=[f"dtype={name}"], **changed) for name in ("float32", "float16")]
+    write_sweep_table(tmp_path, jobs)
+    page = " ".join((tmp_path / "sweep.html").read_text().split())
+    assert told in page
+    assert ("the model fits" in page) == ("not established" in told)
+    assert ("that were checked" in page) == ("that were checked" in told)
+
+
+def test_a_speed_up_that_is_not_established_is_no_figure(tmp_path: Path) -> None:
+    jobs = [job(tmp_path / str(value), overrides=[f"accel.alignment={value}"], total=0,
+                benchmark={"speedup": speedup, "established": value == 8, "test": {"median_ms": speedup * 3}})
+            for value, speedup in ((8, 1.5), (16, 3.25))]  # fmt: skip
+    write_sweep_table(tmp_path, jobs)
+    page = (tmp_path / "sweep.html").read_text()
+    assert "4.5" in page and "3.25" not in page and "9.75" not in page and "not established" in page
+    assert "3.25" in (tmp_path / "sweep.csv").read_text()
 
 
 def test_numbers_that_were_not_established_are_not_called_compared(tmp_path: Path) -> None:

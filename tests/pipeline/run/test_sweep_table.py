@@ -75,6 +75,20 @@ def test_what_a_job_did_not_establish_is_compared_with_nothing() -> None:
     assert {change.column for change in back} == {"verdict", "stage.constrain"}
 
 
+def test_a_failure_is_not_gone_where_nobody_looked_for_it() -> None:
+    """A strict profile that is broken skips the stages behind it."""
+    looked, broken = row("a", 1, ("f1",), alignment="8"), row("b", 1, alignment="32") | {"stage.kerneldiff": "skipped"}
+    for rows in ([looked, broken], [broken, looked]):
+        assert "failures" not in {change.column for change in changes_of(rows)[1]}
+
+
+def test_a_job_that_has_not_started_is_no_neighbour() -> None:
+    rows = [row("a", 0, alignment="8"), row("b", 0) | {"verdict": "crashed"}, row("c", 50, alignment="32")]
+    first, lost, last = changes_of(rows)
+    assert (first, lost) == ([], [])
+    assert told(last) == ["alignment 8 → 32: violations 0 → 50"]
+
+
 def test_another_digest_alone_is_told() -> None:
     rows = [row("a", 1, alignment="8") | {"digest": "x"}, row("b", 1, alignment="16") | {"digest": "y"}]
     changed = "nothing in these columns, but the stored result differs (digest)"
@@ -89,10 +103,12 @@ def job(folder: Path, **changed: Any) -> Path:
         "schema": 1,
         "run": run,
         "verdict": changed.get("verdict", "passed"),
-        "stages": [{"name": name, "status": "passed", "seconds": 1.0, "message": "",
+        "stages": [{"name": name, "status": changed.get(name, "passed"), "seconds": 1.0, "message": "",
                     "cached": name == "constrain" and changed.get("cached", False)}
                    for name in ("constrain", "kerneldiff")],
-        "violations": {"total": changed["total"], "by_rule": {"alignment": changed["total"]}},
+        "violations": {"total": changed["total"], "by_rule": {"alignment": changed["total"] or 0},
+                       "by_severity": changed.get("by_severity")},
+        "benchmark": changed.get("benchmark"),
         "numerics": {"verdict": changed.get("numerics", "exact"), "max_abs": changed.get("max_abs", 0.0)},
         "repros": changed.get("repros", []),
     }  # fmt: skip
