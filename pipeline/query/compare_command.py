@@ -62,7 +62,7 @@ def compared(folders: Sequence[Path], limits: Path | None) -> Compared:
     plain = comparison.compare(gate.runs)
     head = [table for table in plain.tables if table.name in HEAD]
     rest = [table for table in plain.tables if table.name not in HEAD]
-    differs = comparison.in_a_sentence(plain.tables, *gate.runs) if len(gate.runs) == 2 else ""
+    differs = comparison.in_a_sentence(plain.tables, *gate.runs) if gate.of_runs else ""
     found = Analysis([*gate.told, *([differs] if differs else []), *plain.told], [*head, *gate.tables(), *rest])
     about = {"exit_code": gate.exit_code, "reason": gate.reason, "limits": vars(allowed)}
     return Compared(found, about, gate.reason, gate.exit_code)

@@ -70,7 +70,8 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
     names = [str(number) for number in range(1, len(runs) + 1)]
     about = [{"run": name, "id": run_id(run.folder), "verdict": run.head.verdict}
              for name, run in zip(names, runs, strict=True)]  # fmt: skip
-    every = set.intersection(*({stage.name for stage in run.head.stages} for run in runs))
+    stages = [{stage.name for stage in run.head.stages} for run in runs]
+    every = set.intersection(*stages) if stages else set()
     parts: dict[str, Callable[[StoredRun], Mapping[str, Any]]] = {
         "settings": lambda run: _of_stages(settings_of(run.folder), every),
         "results": _results, "kernels": _kernels, "outputs": _outputs}  # fmt: skip

@@ -68,7 +68,7 @@ def comparison_page(folders: Sequence[Path], compared: Compared, page: Path) -> 
     tables = {table.name: table for table in compared.found.tables}
     judged = bool(compared.about)
     ordered = [name for name in (*_FIRST, *TITLES) if name in tables]
-    names = _names(folders, tables, judged=judged)
+    names = _names(folders, tables) if judged else {}
     sections = [_section(tables[name], names) for name in dict.fromkeys(ordered)]
     ids = [run_id(folder) for folder in folders]
     verdict = ("failed" if compared.exit_code else "passed") if judged else "not_established"
@@ -87,10 +87,11 @@ def comparison_page(folders: Sequence[Path], compared: Compared, page: Path) -> 
     return write_page(str(Path(__file__).with_name("comparison.html")), environment_of(), variables)
 
 
-def _names(folders: Sequence[Path], tables: Mapping[str, Table], *, judged: bool) -> dict[str, str]:
-    """Columns of runs: of two they are A and B, as in what is judged."""
-    runs = [str(row["run"]) for row in tables["runs"].rows] if "runs" in tables else []
-    return dict(zip(runs, "AB", strict=True)) if judged and len(runs) == 2 == len(folders) else {}
+def _names(folders: Sequence[Path], tables: Mapping[str, Table]) -> dict[str, str]:
+    """Columns of runs: where they are the two that are judged, and no jobs of sweeps, they are A and B."""
+    runs = tables["runs"].rows if "runs" in tables else []
+    judged = [row["id"] for row in runs] == [run_id(folder) for folder in folders]
+    return dict(zip((str(row["run"]) for row in runs), "AB", strict=True)) if judged else {}
 
 
 def _section(table: Table, names: Mapping[str, str]) -> dict[str, Any]:

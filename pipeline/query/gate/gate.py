@@ -32,12 +32,14 @@ class Gate:
         told: what a reader must know first, a sentence each.
         runs: those of A and of B that have a result, for the comparison beside it.
         rows: by job what is not as it was; one run has no job's name.
+        of_runs: whether A and B are runs, and ``runs`` are these two.
     """
 
     limits: Limits
     told: list[str]
     runs: list[StoredRun]
     rows: list[tuple[str, Judgement]] = field(default_factory=list)
+    of_runs: bool = False
 
     @property
     def failing(self) -> list[Judgement]:
@@ -94,7 +96,7 @@ def gate_of(folders: Sequence[Path], limits: Limits) -> Gate | None:
 def _of_runs(a: Job, b: Job, limits: Limits) -> Gate:
     runs = [open_run(job.folder) for job in (a, b)]
     head = [f"A, the baseline, is {run_id(a.folder)}. B, which is compared with it, is {run_id(b.folder)}."]
-    gate = Gate(limits, [*head, *_about([(a, b)]), *_left_out(limits)], runs)
+    gate = Gate(limits, [*head, *_about([(a, b)]), *_left_out(limits)], runs, of_runs=True)
     gate.rows += [("", row) for row in _held(runs[0], runs[1], a.settings, b.settings, limits)]
     return gate
 

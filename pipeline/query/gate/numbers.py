@@ -24,9 +24,10 @@ def hold_numbers(scales: Scales, a: StoredRun, b: StoredRun) -> None:
     first, second = (run.head.numerics.verdict if run.head.numerics else None for run in (a, b))
     tables = [files.OUTPUTS.read(run.artifacts) for run in (a, b)]
     before, now = ({tensor_name(row): row for row in rows or []} for rows in tables)
-    changed = [_hold_tensor(scales, name, row, now.get(name)) for name, row in before.items()]
+    tested = second is None or not _says_nothing(second)
+    changed = [_hold_tensor(scales, name, row, now.get(name), tested) for name, row in before.items()]
     limit = scales.limit("verdict")
-    if limit is None or not (moved := _moved(first, second, limit)) or moved not in changed:
+    if limit is None or not tested or not (moved := _moved(first, second, limit)) or moved not in changed:
         _hold_verdict(scales, "numerics", first, second)  # else it is that of a tensor, and no further one
     _hold_operations(scales, a, b)
 
@@ -43,32 +44,38 @@ def rank(verdict: str | None) -> int:
     return VERDICTS.index(known)
 
 
+def _says_nothing(verdict: str | None) -> bool:
+    return rank(verdict) == rank(UNTESTED[0])
+
+
 def _moved(a: str | None, b: str | None, limit: str) -> int:
     """1 where a verdict got worse, -1 where it got better, 0 for neither."""
     before, now, least = rank(a), rank(b), rank(limit)
     return (now > max(before, least)) - (before > max(now, least))
 
 
-def _hold_verdict(scales: Scales, what: str, a: str | None, b: str | None) -> int:
-    """Hold a verdict; how it moved."""
+def _hold_verdict(scales: Scales, what: str, a: str | None, b: str | None, tested: bool = True) -> int:
+    """Hold a verdict; how it moved. B's is no better where nothing of B was ``tested``: torch may have computed it."""
     limit = scales.limit("verdict")
     if limit is None or scales.lacks("verdict", what, a, b):
         return 0
     moved = _moved(a, b, limit)
     if moved > 0:
         scales.worse("verdict", what, a, b, "a worse verdict")
+    elif moved < 0 and (_says_nothing(b) or not tested):
+        scales.unknown("verdict", what, a, b, "nothing is known of B's numbers", fails=False)
     elif moved < 0:
         scales.better("verdict", what, a, b, "a better verdict")
     return moved
 
 
-def _hold_tensor(scales: Scales, name: str, before: Row, now: Row | None) -> int:
+def _hold_tensor(scales: Scales, name: str, before: Row, now: Row | None, tested: bool) -> int:
     """Hold a tensor's verdict, else its error; how the verdict moved."""
     if now is None:
         key = "error" if scales.limit("verdict") is None else "verdict"
         scales.lacks(key, name, before["verdict"], None)
         return 0
-    if moved := _hold_verdict(scales, name, str(before["verdict"]), str(now["verdict"])):
+    if moved := _hold_verdict(scales, name, str(before["verdict"]), str(now["verdict"]), tested):
         return moved  # its error says no more
     for column, noise in (("ratio", FLOOR), ("rmse", 0.0)):
         a, b = (_error(row, column) for row in (before, now))

@@ -26,6 +26,7 @@ COLUMNS = {"latency": "ms", "latency on the device": "device_ms"}
 """What is held → its column of benchmark/samples.csv."""
 LEAST, MOST = 1e-6, 1e12
 """Milliseconds of a step: from a nanosecond to 30 years. What a stored file has beyond is no time."""
+UNKNOWN = "unknown"
 PARTLY, FOUND = "partly warm", "it may have found a part of the code in the compilers' caches"
 """A kind of compilation of which no two are alike (:class:`~stages.artifacts.measurements.CacheUse`)."""
 
@@ -170,6 +171,8 @@ def _hold_compile_time(scales: Scales, a: StoredRun, b: StoredRun, elsewhere: st
         reason = NOTHING_TO_HOLD_TO
     elif elsewhere:
         reason = elsewhere
+    elif met in (None, UNKNOWN) and met != meets:
+        reason = "A's is not established: what it found in the compilers' caches is not known"
     elif busy[0] or met == PARTLY:
         reason = f"A's is not established: {busy[0] or FOUND}"
     elif now is None:

@@ -227,6 +227,20 @@ def test_a_job_that_left_no_result_is_worse_and_hides_no_other(
     assert (row["job"], row["what"], row["A"], row["fails"]) == ("accel.alignment=8", "job", "no result", False)
 
 
+def test_two_jobs_with_results_are_not_a_and_b(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of the first sweep two jobs have a result, of the second none; then none of either."""
+    a, b = sweep(tmp_path / "a", A8, A16), sweep(tmp_path / "b", A8, A16)
+    for path in b.glob("*/summary.json"):
+        path.unlink()
+    page = tmp_path / "page.html"
+    assert cli.main(["compare", str(a), str(b), "--page", str(page)]) == 1
+    assert "A and B differ in" not in capsys.readouterr().out + page.read_text()
+    for path in a.glob("*/summary.json"):
+        path.unlink()
+    assert cli.main(["compare", str(a), str(b)]) == 1
+    assert "no job of A has a result" in capsys.readouterr().out
+
+
 def test_a_sweep_without_any_result_holds_nothing_and_is_no_pass(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

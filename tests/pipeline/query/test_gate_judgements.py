@@ -99,6 +99,19 @@ def test_a_verdict_that_no_tensor_of_a_explains_is_held(tmp_path: Path, capsys: 
     assert [row["what"] for row in found["better"]] == ["output logits"]
 
 
+@pytest.mark.parametrize("verdict", ["not_exercised", "not_established"])
+def test_numbers_are_no_better_where_nothing_of_b_was_tested(
+    verdict: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A backend that executes nothing any more leaves torch's own bits, which are exact."""
+    wrong = {"outputs": [output(verdict="defect")], "summary": {"numerics/verdict": "defect"}}
+    now = {"outputs": [output(verdict="exact")], "summary": {"numerics/verdict": verdict}}
+    found = compared(wrong, now, tmp_path, capsys)
+    assert (found["tables"]["better"], found["tables"]["worse"], found["exit_code"]) == ([], [], 0)
+    told = {row["what"]: row["change"] for row in found["tables"]["not_established"]}
+    assert told == dict.fromkeys((TENSOR, "numerics"), "nothing is known of B's numbers")
+
+
 def test_wrong_values_of_one_operator_are_one_row_where_none_was_looked_at(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -182,6 +182,16 @@ def test_a_warm_compilation_is_not_held_to_a_cold_one(tmp_path: Path, capsys: py
     assert (worse, code) == ({}, 1)
 
 
+def test_a_compilation_is_not_held_to_one_whose_caches_are_not_known(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a backend that is not TorchInductor, what it found in caches of its own is not known."""
+    other = {"lowering": {"caches/kind": "unknown"}}
+    for name, before, now, code in (("a", other, {}, 0), ("b", {}, other, 1)):
+        worse, unknown, found = held(before, now, tmp_path / name, capsys)
+        assert (worse, list(unknown), found) == ({}, ["compile time (s)"], code)
+
+
 def test_two_compilations_that_found_some_of_the_code_are_not_alike(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
