@@ -30,7 +30,12 @@ MOST_FILES = 8
 
 
 def serve(connection: socket.socket) -> None:
-    """Fork a worker for each request, one at a time, and tell how it ended."""
+    """Fork a worker for each request, one at a time, and tell how it ended.
+
+    It ends where this package's files are others than those that it imported, for a result is kept under what they
+    hold.
+    """
+    source = own_source()
     light = [stage for stage in declared().values() if is_ours(stage) and not stage.uses_torch]
     _import(["pandas", *(stage.stage.partition(":")[0] for stage in light)])
     while True:
@@ -38,6 +43,8 @@ def serve(connection: socket.socket) -> None:
         if received is None:
             return
         request, files = received
+        if own_source() != source:
+            return
         if request["torch"]:
             _import(["torch"])
         child = _forked()

@@ -1,7 +1,9 @@
 """Workers of a sweep are forked from a server: they find, tell and end as those that are started do."""
 
+import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,6 +16,7 @@ from runner_support import HERE, Outcome, execute
 
 from inductor_debug.pipeline.run.parent import forking
 from inductor_debug.pipeline.run.parent.forking import close_fork_server, fork_server
+from inductor_debug.pipeline.run.processes import fork_server as serving
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
 
@@ -48,6 +51,34 @@ def server() -> psutil.Process:
 def forked(path: Path, *stages: str, **config: Any) -> Outcome:
     """As a job of a sweep runs."""
     return execute(path, *stages, keep_rejected=True, **config)
+
+
+def test_a_server_whose_source_has_changed_forks_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker of it would run what was there before, and its results be kept under what is there now."""
+    sources = iter(["first", "first", "second"])
+    monkeypatch.setattr(serving, "own_source", lambda: next(sources))
+    monkeypatch.setattr(serving, "_import", lambda modules: None)
+    monkeypatch.setattr(os, "waitpid", lambda child, how: (child, 0))
+    ours, theirs = socket.socketpair()
+    content = json.dumps({"torch": False}).encode()
+    forks: list[None] = []
+
+    def ask() -> None:
+        ours.sendall(len(content).to_bytes(forking.HEAD) + content)
+
+    def forked() -> int:
+        forks.append(None)
+        if len(forks) == 1:
+            ask()
+        else:
+            ours.shutdown(socket.SHUT_RDWR)
+        return 1
+
+    monkeypatch.setattr(serving, "_forked", forked)
+    with ours, theirs:
+        ask()
+        serving.serve(theirs)
+    assert len(forks) == 1
 
 
 def test_a_forked_worker_finds_what_a_started_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
