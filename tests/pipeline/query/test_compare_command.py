@@ -227,6 +227,18 @@ def test_a_job_that_left_no_result_is_worse_and_hides_no_other(
     assert (row["job"], row["what"], row["A"], row["fails"]) == ("accel.alignment=8", "job", "no result", False)
 
 
+def test_a_setting_that_was_looked_up_elsewhere_is_what_the_run_had(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looked_up = {"settings": {"dtype": "${oc.env:DTYPE}"}}
+    a, b, c = (stored_result(tmp_path / name, **looked_up, summary={"run/dtype": dtype})
+               for name, dtype in (("a", "float32"), ("b", "bfloat16"), ("c", "float32")))  # fmt: skip
+    found = compare_as_json(a, b, capsys=capsys)
+    (row,) = (row for row in found["tables"]["not_established"] if row["what"] == "dtype")
+    assert (row["A"], row["B"], row["fails"], found["exit_code"]) == ("float32", "bfloat16", True, 1)
+    assert compare_as_json(a, c, capsys=capsys)["exit_code"] == 0
+
+
 def test_two_jobs_with_results_are_not_a_and_b(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of the first sweep two jobs have a result, of the second none; then none of either."""
     a, b = sweep(tmp_path / "a", A8, A16), sweep(tmp_path / "b", A8, A16)
