@@ -271,8 +271,8 @@ class Reuse:
         try:
             earlier = list(self._earlier(record.name))
             if self._before and "model" in self._reads(record.name):  # another process may have built it
-                known = [entry for each in self._before.values() if (entry := self._entry(each)) is not None]
-                earlier += known or [None]
+                before = [self._entry(each) for each in self._before.values() if each.key]
+                earlier += [entry for entry in before if entry is not None] or [None]
             if None in earlier:
                 self.tell(record.name, "its result is not kept for later runs: one of an earlier process of this run "
                                        "is not kept, and what that took is not known")  # fmt: skip

@@ -75,8 +75,8 @@ def _sentence(name: str, rows: Sequence[Row], axes: Sequence[str], verdicts: Map
 def _fit(rows: Sequence[Row]) -> str:
     """How many jobs fit the profile, of those that were checked."""
     counts = [row[BROKEN] for row in rows if row[BROKEN] is not None]
-    open_ = sum(row[BROKEN] is None and row.get("violations") is not None for row in rows)
-    unknown = f" Of {counted(open_, 'job')} it is not established whether the model fits." if open_ else ""
+    unclear = sum(row[BROKEN] is None and row.get("violations") is not None for row in rows)
+    unknown = f" Of {counted(unclear, 'job')} it is not established whether the model fits." if unclear else ""
     if not counts:
         return unknown
     fit = sum(not count for count in counts)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import datetime
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -68,6 +69,24 @@ def test_what_an_accelerator_or_a_clock_had_part_in_is_of_one_machine(
         for machine in (dataclasses.replace(describe_machine(), hostname=name) for name in ("here", "there"))
     )
     assert (here == there) == shared
+
+
+@pytest.mark.parametrize(("device", "same"), [("cpu", True), ("cuda", False)])
+def test_on_an_accelerator_the_version_of_a_library_counts_that_torch_loads(
+    device: str, same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No module is imported of such a package."""
+    keys, machine = [], describe_machine()
+    for version in ("9.15", "9.16"):
+        found = tmp_path / version / f"nvidia_cudnn_cu13-{version}.dist-info"
+        found.mkdir(parents=True)
+        (found / "METADATA").write_text(f"Metadata-Version: 2.1\nName: nvidia-cudnn-cu13\nVersion: {version}\n")
+        settings = Settings(model=ModelConfig(), device=device)
+        with monkeypatch.context() as patch:
+            patch.syspath_prepend(found.parent)
+            parts = key.parts_of(declared()["kerneldiff"], None, settings, {}, {}, machine, {}, "")
+        keys.append(key.key_of(parts))
+    assert (keys[0] == keys[1]) == same
 
 
 @pytest.mark.parametrize(("stage", "same"), [("kerneldiff", True), ("benchmark", False)])
