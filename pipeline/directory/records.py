@@ -36,7 +36,7 @@ class CudaDevice:
 
 @dataclass(frozen=True)
 class TorchFound:
-    """What torch found and was set to; ``cuda`` is empty where nothing started CUDA."""
+    """What torch found and was set to; ``cuda`` is empty where no process of the run started CUDA."""
 
     threads: int
     cpu_capability: str

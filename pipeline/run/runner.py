@@ -288,7 +288,11 @@ class Runner:
             self._note_devices(event.devices)
 
     def _note_devices(self, found: TorchFound | None) -> None:
+        """Of all processes of the run: one that only starts others, as for times, may leave CUDA alone."""
         if found is not None:
+            known = self.described.devices.found
+            if known is not None and not found.cuda:
+                found = dataclasses.replace(found, cuda=known.cuda)
             devices = dataclasses.replace(self.described.devices, found=found)
             self.described = dataclasses.replace(self.described, devices=devices)
 

@@ -8,12 +8,15 @@ from pathlib import Path
 import pytest
 from runner_support import Outcome, execute
 
+from inductor_debug.models.config import ModelConfig
 from inductor_debug.pipeline.directory import manifest
 from inductor_debug.pipeline.directory.manifest import git_state
-from inductor_debug.pipeline.directory.records import Repository
+from inductor_debug.pipeline.directory.records import CudaDevice, Repository, TorchFound
 from inductor_debug.pipeline.run.events import Finished
 from inductor_debug.pipeline.run.parent.session import log_event
 from inductor_debug.pipeline.run.plan import batch_of
+from inductor_debug.pipeline.run.runner import Runner
+from inductor_debug.stages.settings import Settings
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
 SET = "CUBLAS_WORKSPACE_CONFIG"
@@ -159,3 +162,13 @@ def test_a_stage_says_its_sentence_and_its_figures_are_there_for_who_asks(caplog
     assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
         ("ERROR", "lower failed in 2.0 s: It is wrong."), ("DEBUG", "lower: 1 of 2."), ("DEBUG", "lower: A rule."),
     ]  # fmt: skip
+
+
+def test_a_later_process_that_leaves_cuda_alone_hides_no_device() -> None:
+    runner = Runner.__new__(Runner)
+    runner.described = manifest.describe_run(Settings(model=ModelConfig(), device="cuda"), {}, "one")
+    seen = TorchFound(16, "AVX512", False, [CudaDevice("NVIDIA H200", 1)], "13.0")
+    for found in (seen, None, TorchFound(8, "AVX512", False, [], "13.0")):
+        runner._note_devices(found)
+    told = runner.described.devices.found
+    assert told is not None and (told.threads, told.cuda) == (8, seen.cuda)
