@@ -4,6 +4,7 @@ import datetime
 import functools
 import hashlib
 import os
+import re
 import shutil
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -22,6 +23,9 @@ from inductor_debug.stages.settings import Settings, may_declare
 
 SCHEMA = 2
 ABSENT = "not there"
+_PCI_DRIVERS = Path("/sys/bus/pci/drivers")
+_VISIBLE = re.compile("VISIBLE_(DEVICES|CORES)$")
+"""Variables that say which of a machine's accelerators a process has: of CUDA, ROCm, Neuron, Ascend, Gaudi."""
 
 
 def parts_of(
@@ -58,7 +62,7 @@ def parts_of(
         "versions": dict(versions),
         "source": source,
         "variables": dict(sorted(variables.items())),
-        "machine": _machine(machine, devices, declaration) if declaration.uses_torch else {},
+        "machine": _machine(machine, devices, declaration) if declaration.uses_torch or declaration.timed else {},
         "schema": SCHEMA,
     }
 
@@ -128,33 +132,42 @@ def _source_digest(root: str, files: tuple[tuple[str, int, int], ...]) -> str:
 
 def _machine(machine: Machine, devices: set[str], declaration: Declaration) -> dict[str, Any]:
     """Vector instructions, threads, the accelerator and its driver change numbers and code. A time is of one machine
-    and its kernel alone."""
+    and its kernel alone, which may hold an accelerator's driver too."""
     found: dict[str, Any] = {"cpu": machine.cpu, "architecture": machine.architecture, "cores": machine.cores_usable}
     compiler = shutil.which(os.environ.get("CXX", "g++")) or ""
     found["compiler"] = [os.path.realpath(compiler), *os.stat(compiler)[6:9:2]] if compiler else None
     if devices != {"cpu"}:
-        found["accelerators"] = sorted(
-            line.partition(":")[2].strip()
-            for file in Path("/proc/driver/nvidia/gpus").glob("*/information")
-            for line in file.read_text().splitlines()
-            if line.startswith("Model:")
-        )
-        driver = Path("/proc/driver/nvidia/version")
-        found["libraries"] = _libraries(packages_state())
-        found["driver"] = driver.read_text() if driver.is_file() else None
-        found["visible"] = os.environ.get("CUDA_VISIBLE_DEVICES")
+        installed = _installed(packages_state())
+        by_cuda = all(device.partition(":")[0] in ("cpu", "cuda") for device in devices)
+        found["libraries"] = {name: version for name, version in installed.items()
+                              if name.startswith("nvidia-") or not by_cuda}  # fmt: skip
+        found["drivers"] = _drivers()
+        found["visible"] = {name: value for name, value in sorted(os.environ.items()) if _VISIBLE.search(name)}
     if declaration.timed or devices != {"cpu"}:
-        found["host"] = machine.hostname
-    if declaration.timed:
-        found["platform"] = machine.platform
+        found |= {"host": machine.hostname, "platform": machine.platform}
     return found
 
 
+def _drivers() -> dict[str, str]:
+    """Address of a device on the PCI bus → its vendor, its number, and its driver, with the version of one that has its
+    own; of drivers that are modules, for an accelerator's is no part of the kernel."""
+    found = {}
+    for module in sorted(_PCI_DRIVERS.glob("*/module")):
+        driver = [module.parent.name, _line(module / "version")]
+        for device in module.parent.glob("*:*"):
+            numbers = (_line(device / name) for name in ("vendor", "device"))
+            found[device.name] = " ".join([":".join(numbers), *filter(None, driver)])
+    return dict(sorted(found.items()))
+
+
+def _line(file: Path) -> str:
+    return file.read_text().strip() if file.is_file() else ""
+
+
 @functools.lru_cache(maxsize=1)
-def _libraries(_: tuple[tuple[str, int], ...]) -> dict[str, str]:
-    """Versions of the libraries that a vendor's packages hold: torch loads them, and no module is imported of them."""
-    installed = {str(each.metadata["Name"]): each.version for each in metadata.distributions()}
-    return {name: version for name, version in sorted(installed.items()) if name.startswith("nvidia-")}
+def _installed(_: tuple[tuple[str, int], ...]) -> dict[str, str]:
+    """Versions of what is installed. Of the libraries and compilers in a vendor's packages no module is imported."""
+    return dict(sorted((str(each.metadata["Name"]), each.version) for each in metadata.distributions()))
 
 
 def _expired(settings: Settings, today: datetime.date) -> dict[str, bool] | str:

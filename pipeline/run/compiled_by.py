@@ -21,19 +21,26 @@ if TYPE_CHECKING:
 PREFIXES = (
     "TORCH", "PYTORCH_", "TRITON_", "INDUCTOR_", "AOT_", "AOTI", "CUBLAS", "CUDNN_", "CUDA_", "CUTE", "CUTLASS_",
     "NVIDIA_TF32_", "PARTITIONER_", "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_",
-    "MOCK_",
+    "MOCK_", "HIP_", "HSA_", "ROC_", "ROCBLAS_", "HIPBLASLT_", "MIOPEN_", "SYCL_", "ONEAPI_", "ZE_", "IGC_", "XLA_",
+    "PJRT_", "TPU_", "LIBTPU_", "NEURON_", "PT_", "HABANA_", "ASCEND_", "TT_METAL_", "QNN_",
 )  # fmt: skip
+"""torch's, its libraries', and those of accelerators' compilers and runtimes, as their makers document them."""
 NAMES = (
     "CC", "CXX", "CI", "ENABLE_PERSISTENT_TMA_MATMUL", "ENABLE_TEMPLATE_TMA_STORE", "FAKE_ALLOW_META",
     "ENABLE_TMA_LOAD_FOR_TEMPLATE_EPILOGUE", "UNSAFE_SKIP_FSDP_MODULE_GUARDS",
 )  # fmt: skip
 """The compilers, and what else the defaults of torch's own options are read from."""
 _ELSEWHERE = re.compile(
-    r"CACHE_(DIR|PATH)|(?<!PRO)(?<!EPI)LOG|TRACE|_HOME$|(REPRO|DEBUG|PARETO)_DIR|VISIBLE_DEVICES|^INDUCTOR_DEBUG_"
+    r"CACHE_(DIR|PATH)|(?<!PRO)(?<!EPI)LOG|TRACE|_HOME$|(REPRO|DEBUG|PARETO)_DIR|VISIBLE_(DEVICES|CORES)"
+    "|^INDUCTOR_DEBUG_"
 )
 """Where files lie, what is logged, and which device is the first: neither changes what is compiled."""
-_NEVER_RESTORED = re.compile(r"PATH|DIR|FILE|LIB|TOOL|PLUGIN|IMPORT|MODULE|BACKEND|HOOK|CMD|COMMAND|PTXAS|^CC$|^CXX$")
-"""What such a variable names is executed, imported or opened: it is never taken over from a stored run."""
+_NEVER_RESTORED = re.compile(
+    r"PATH|DIR|FILE|LIB|TOOL|PLUGIN|IMPORT|MODULE|BACKEND|HOOK|CMD|COMMAND|PTXAS|FLAGS|ARGS"
+    "|^CC$|^CXX$"
+)
+"""What such a variable names is executed, imported or opened, or a compiler's options may name it: it is never taken
+over from a stored run."""
 _SETTING = re.compile(r"(?!.*\.[A-Za-z_])[\w:,.+=% -]{0,200}", re.ASCII)
 """A number, a word or a list of them: no path, no dotted name."""
 

@@ -107,6 +107,10 @@ def test_the_users_code_and_the_variables_that_it_reads_count(place: Path, monke
     assert cached(run(place, only)[1]) == ["capture", "constrain"]
     monkeypatch.setenv("NOT_READ", "1")
     assert cached(run(place, only)[1]) == ["capture", "constrain"]
+    with monkeypatch.context() as patch:
+        patch.setenv("LD_LIBRARY_PATH", "/nowhere")
+        text, other = run(place, only)
+        assert cached(other) == [] and "differs in variables.LD_LIBRARY_PATH (" in text
     monkeypatch.setenv("MY_WIDTH", "24")
     text, other = run(place, only)
     assert cached(other) == [] and "capture: not in the cache: the variable MY_WIDTH has changed" in text
@@ -241,7 +245,7 @@ def test_what_was_written_meanwhile_is_of_no_known_state(place: Path) -> None:
     (place / "mine.py").write_text(touching)
     only = "stages=[capture,report]"
     text, _ = run(place, only)
-    assert f"capture: its result is not kept for later runs: {place / 'mine.py'} was written while it ran" in text
+    assert f"capture: its result is not kept for later runs: {place / 'mine.py'} was written meanwhile" in text
     assert cached(run(place, only)[1]) == []
 
 

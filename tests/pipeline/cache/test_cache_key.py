@@ -13,6 +13,7 @@ from inductor_debug.pipeline.cache import key
 from inductor_debug.pipeline.directory.manifest import describe_machine
 from inductor_debug.pipeline.directory.records import Machine
 from inductor_debug.stages.accelerators.config import AccelConfig, Waiver
+from inductor_debug.stages.declaration import Declaration
 from inductor_debug.stages.registry import declared
 from inductor_debug.stages.settings import BackendConfig, ReferenceConfig, Settings
 
@@ -71,28 +72,95 @@ def test_what_an_accelerator_or_a_clock_had_part_in_is_of_one_machine(
     assert (here == there) == shared
 
 
-@pytest.mark.parametrize(("device", "same"), [("cpu", True), ("cuda", False)])
-def test_on_an_accelerator_the_version_of_a_library_counts_that_torch_loads(
-    device: str, same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def of(
+    device: str = "cpu",
+    stage: str = "kerneldiff",
+    machine: Machine | None = None,
+    declaration: Declaration | None = None,
+) -> dict[str, Any]:
+    """What the key of a stage's result covers."""
+    settings = Settings(model=ModelConfig(), device=device)
+    declaration = declaration or declared()[stage]
+    return key.parts_of(declaration, None, settings, {}, {}, machine or describe_machine(), {}, "")
+
+
+@pytest.mark.parametrize(
+    ("device", "package", "same"),
+    [
+        ("cpu", "nvidia-cudnn-cu13", True),
+        ("cuda", "nvidia-cudnn-cu13", False),
+        ("cuda", "neuronx-cc", True),
+        ("neuron:0", "neuronx-cc", False),
+    ],
+)
+def test_on_an_accelerator_the_version_of_a_library_counts_of_which_no_module_is_imported(
+    device: str, package: str, same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No module is imported of such a package."""
-    keys, machine = [], describe_machine()
+    keys = []
     for version in ("9.15", "9.16"):
-        found = tmp_path / version / f"nvidia_cudnn_cu13-{version}.dist-info"
+        found = tmp_path / version / f"{package.replace('-', '_')}-{version}.dist-info"
         found.mkdir(parents=True)
-        (found / "METADATA").write_text(f"Metadata-Version: 2.1\nName: nvidia-cudnn-cu13\nVersion: {version}\n")
-        settings = Settings(model=ModelConfig(), device=device)
+        (found / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: {version}\n")
         with monkeypatch.context() as patch:
             patch.syspath_prepend(found.parent)
-            parts = key.parts_of(declared()["kerneldiff"], None, settings, {}, {}, machine, {}, "")
-        keys.append(key.key_of(parts))
+            keys.append(key.key_of(of(device)))
     assert (keys[0] == keys[1]) == same
 
 
-@pytest.mark.parametrize(("stage", "same"), [("kerneldiff", True), ("benchmark", False)])
-def test_a_time_is_of_one_kernel(stage: str, same: bool) -> None:
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [
+        ("cpu", []),
+        ("cuda", ["machine.drivers.0000:17:00.0 (10de:2335 nvidia 570.1 → 10de:2335 nvidia 580.2)"]),
+        ("neuron", ["machine.drivers.0000:17:00.0 (10de:2335 nvidia 570.1 → 10de:2335 nvidia 580.2)"]),
+    ],
+)
+def test_on_an_accelerator_its_driver_counts(
+    device: str, told: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Folders as the kernel shows them below /sys/bus/pci/drivers."""
+    driver, built_in = tmp_path / "drivers" / "nvidia", tmp_path / "drivers" / "pcieport"
+    for place, numbers in ((driver / "0000:17:00.0", "0x10de 0x2335"), (built_in / "0000:00:01.0", "0x8086 0x1")):
+        place.mkdir(parents=True)
+        for name, number in zip(("vendor", "device"), numbers.split(), strict=True):
+            (place / name).write_text(f"{number.removeprefix('0x')}\n")
+    version = tmp_path / "module" / "version"
+    version.parent.mkdir()
+    (driver / "module").symlink_to(version.parent)
+    monkeypatch.setattr(key, "_PCI_DRIVERS", tmp_path / "drivers")
+    version.write_text("570.1\n")
+    before = of(device)
+    version.write_text("580.2\n")
+    assert key.differing(of(device), before) == told
+
+
+@pytest.mark.parametrize("name", ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES"])
+def test_which_accelerators_a_process_has_counts_on_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(name, "0")
+    first, on_cpu = of("cuda"), of("cpu")
+    monkeypatch.setenv(name, "1")
+    assert key.differing(of("cuda"), first) == [f"machine.visible.{name} (0 → 1)"]
+    assert key.differing(of("cpu"), on_cpu) == []
+
+
+@pytest.mark.parametrize(
+    ("stage", "device", "same"),
+    [("kerneldiff", "cpu", True), ("kerneldiff", "cuda", False), ("benchmark", "cpu", False)],
+)
+def test_a_time_and_what_an_accelerator_had_part_in_are_of_one_kernel(stage: str, device: str, same: bool) -> None:
     before, after = (
-        key.key_of(key.parts_of(declared()[stage], None, Settings(model=ModelConfig()), {}, {}, machine, {}, ""))
-        for machine in (dataclasses.replace(describe_machine(), platform=name) for name in ("Linux-6.1", "Linux-6.8"))
+        key.key_of(of(device, stage, dataclasses.replace(describe_machine(), platform=name)))
+        for name in ("Linux-6.1", "Linux-6.8")
     )
     assert (before == after) == same
+
+
+@pytest.mark.parametrize(("timed", "shared"), [(True, False), (False, True)])
+def test_a_time_that_is_measured_without_torch_is_of_one_machine(timed: bool, shared: bool) -> None:
+    """As by a stage of a package, which has a simulator of its own."""
+    stage = Declaration("simulated", "package:Stage", object, uses_torch=False, timed=timed, reads=("device",))
+    here, there = (
+        key.key_of(of("cpu", machine=dataclasses.replace(describe_machine(), hostname=name), declaration=stage))
+        for name in ("here", "there")
+    )
+    assert (here == there) == shared

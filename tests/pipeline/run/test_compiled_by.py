@@ -85,12 +85,30 @@ def test_each_variable_that_an_option_of_torch_is_read_from_is_recorded(compiler
     assert {name for name in names if not compiled_by.matters(name) and not NO_OPTION.search(name)} == set()
 
 
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("NEURON_CC_FLAGS", True),
+        ("PT_HPU_LAZY_MODE", True),
+        ("HSA_OVERRIDE_GFX_VERSION", True),
+        ("ASCEND_LAUNCH_BLOCKING", True),
+        ("NEURON_RT_LOG_LEVEL", False),
+        ("NEURON_RT_VISIBLE_CORES", False),
+        ("PT_RECIPE_CACHE_PATH", False),
+        ("SSH_CLIENT", False),
+    ],
+)
+def test_variables_of_other_accelerators_compilers_count(name: str, counts: bool) -> None:
+    assert compiled_by.matters(name) == counts
+
+
 HOSTILE = {
     "LD_PRELOAD": "evil.so", "LD_LIBRARY_PATH": "x", "PYTHONPATH": "x", "PYTHONSTARTUP": "x", "PATH": "x", "HOME": "x",
     "OMP_TOOL_LIBRARIES": "evil.so", "TRITON_PTXAS_PATH": "evil", "CXX": "evil", "CC": "evil",
     "TORCHINDUCTOR_CACHE_DIR": "x", "TRITON_PLUGIN_PATHS": "x", "TORCH_LOGS": "+evil.module", "TORCH_TRACE": "x",
     "TORCHINDUCTOR_SWITCH": "/tmp/evil", "TORCHINDUCTOR_OTHER": "evil.module", "TORCH_X": "a\nb", "MOCK_REPRO_DIR": "x",
-    "TORCHINDUCTOR_LONG": "1" * 1000, "HTTP_PROXY": "x", "IFS": "x",
+    "TORCHINDUCTOR_LONG": "1" * 1000, "HTTP_PROXY": "x", "IFS": "x", "NEURON_CC_FLAGS": "--dump-to=x",
+    "LIBTPU_INIT_ARGS": "--dump=x",
 }  # fmt: skip
 
 
