@@ -277,16 +277,17 @@ class Reuse:
                 self.tell(record.name, "its result is not kept for later runs: one of an earlier process of this run "
                                        "is not kept, and what that took is not known")  # fmt: skip
                 return
-            named, sources = self._parts[record.name]["files"], self._seen.files()
-            edited = self._seen.edited(sources) + [path for path, known in named.items() if content_of(path) != known]
-            if edited:  # which of its states the result is of is not known
-                self.tell(record.name, f"its result is not kept for later runs: {edited[0]} was written while it ran")
-                return
-            entry = entry_of(record, self._parts[record.name], self.directory, sources=sources,
+            alone = entry_of(record, self._parts[record.name], self.directory, sources=self._seen.files(),
                              packages=imported_packages(), variables=self._seen.variables(),
                              modules=self._seen.modules(), cwd=self._seen.cwd(),
                              made_by=jsonable(made_by))  # fmt: skip
-            self.cache.put(record.key, entry.resting_on(filter(None, earlier)), self.directory)
+            entry = alone.resting_on(filter(None, earlier))
+            known = self._parts[record.name]["files"] | entry.sources
+            edited = self._seen.edited(entry.sources) + [path for path in known if content_of(path) != known[path]]
+            if edited:  # which of its states the result is of is not known
+                self.tell(record.name, f"its result is not kept for later runs: {edited[0]} was written meanwhile")
+                return
+            self.cache.put(record.key, entry, self.directory)
         except OSError as error:
             self.tell(record.name, f"its result is not kept for later runs: {error}")
 

@@ -6,7 +6,9 @@ On CUDA each run does so: what is timed has a process of its own, without it. He
 import json
 import logging
 import os
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 from composing import compose
@@ -81,3 +83,21 @@ def test_a_time_is_of_the_model_that_another_process_of_the_run_built(place: Pat
     assert cached(place / "two", stages) == ["kerneldiff", "benchmark"]
     (place / "mine.py").write_text(MODEL.replace("Linear(8, 8)", "Linear(8, 16)"))
     assert cached(place / "three", stages) == []
+
+
+def test_a_time_is_not_kept_of_a_model_that_was_edited_between_the_runs_processes(
+    place: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    original, stages = runner.Runner._run_worker, "kerneldiff,benchmark,report"
+    edits = iter([MODEL, MODEL.replace("Linear(8, 8)", "Linear(8, 16)")])
+
+    def edited(self: Any, environment: Mapping[str, str]) -> None:
+        (place / "mine.py").write_text(next(edits, MODEL))
+        original(self, environment)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(runner.Runner, "_run_worker", edited)
+        cached(place / "one", stages)
+    assert f"benchmark: its result is not kept for later runs: {place / 'mine.py'} was written meanwhile" in caplog.text
+    (place / "mine.py").write_text(MODEL)
+    assert cached(place / "two", stages) == ["kerneldiff"]
