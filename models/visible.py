@@ -1,8 +1,9 @@
-"""Text that somebody else wrote, as it is shown: what would steer a terminal is seen, not sent."""
+"""Text that somebody else wrote, as it is shown: what would steer a terminal is seen, not sent, and no secret."""
 
 import re
 
 _HIDDEN = re.compile(r"[^\x20-\x7e]")
+_SECRET = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY", "ACCESS_KEY")
 
 
 def visible(text: str) -> str:
@@ -26,3 +27,8 @@ def _shown(match: re.Match[str]) -> str:
     if letter in "\n\t\r":
         return {"\n": "\\n", "\t": "\\t", "\r": "\\r"}[letter]
     return f"\\u{ord(letter):04x}" if ord(letter) <= 0xFFFF else f"\\U{ord(letter):08x}"
+
+
+def is_secret(name: str) -> bool:
+    """Whether a variable's name, or a text with one in it, says that its value is to be told nowhere."""
+    return any(word in name.upper() for word in _SECRET)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import psutil
 
+from inductor_debug.models.visible import is_secret
 from inductor_debug.pipeline.directory.digest import digest_of
 from inductor_debug.pipeline.directory.records import (
     Devices,
@@ -36,7 +37,6 @@ ENVIRONMENT_PREFIXES = (
     "PYTHON", "MOCK_", "AOT_", "INDUCTOR_", "HF_", "TRANSFORMERS_", "ATEN_", "DNNL_", "ONEDNN_", "LD_PRELOAD",
     "LD_LIBRARY_PATH", "CXX", "CC", "MPLCONFIGDIR",
 )  # fmt: skip
-_SECRET = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
 _STATUS = ("status", "--porcelain=v2", "--branch", "--no-ahead-behind", "--untracked-files=no")
 _OF_ONE_REPOSITORY = ("GIT_DIR", "GIT_COMMON_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY")
 """Variables that git sets for a hook: its own repository would be told for every folder."""
@@ -98,7 +98,7 @@ def environment_that_matters(environment: Mapping[str, str]) -> dict[str, str]:
     return {
         name: value
         for name, value in sorted(environment.items())
-        if name.startswith(ENVIRONMENT_PREFIXES) and not any(word in name.upper() for word in _SECRET)
+        if name.startswith(ENVIRONMENT_PREFIXES) and not is_secret(name)
     }
 
 

@@ -61,6 +61,7 @@ def run(
     stage_classes: Mapping[str, str] | None = None,
     expected: Expected | None = None,
     files: Mapping[str, str] | None = None,
+    looked_up: Mapping[str, Any] | None = None,
 ) -> int:
     """Run one experiment.
 
@@ -76,6 +77,7 @@ def run(
         stage_classes: stages beyond the registry's, name → ``"module:Class"``.
         expected: of a stored run that is made again, what compiled it.
         files: path in the run directory → text to store there first (Hydra's record of the configuration).
+        looked_up: setting → value that the configuration took from elsewhere, recorded in ``summary.json``.
 
     Returns:
         0: every stage passed. 1: a verdict failed. 2: the configuration can't be run; the message is on stderr. 3: a
@@ -103,9 +105,8 @@ def run(
         try:
             with _logging_to(rundir.log) as log:
                 try:
-                    runner = partial(
-                        Runner, config, rundir, overrides, stage_classes, flags, expected, interruption, keep_rejected
-                    )
+                    runner = partial(Runner, config, rundir, overrides, stage_classes, flags, expected, interruption,
+                                     keep_rejected, looked_up)  # fmt: skip
                     return _run(runner, rundir, overrides, keep_rejected)
                 except Exception as error:  # noqa: BLE001 - one message, whatever the system refused
                     trace = (type(error), error, error.__traceback__)  # for the log alone: a terminal gets one message
@@ -148,7 +149,7 @@ class Runner:
     """One run.
 
     Args:
-        config, overrides, flags, stage_classes, expected: as for :func:`run`.
+        config, overrides, flags, stage_classes, expected, looked_up: as for :func:`run`.
         rundir: the run directory, claimed by this process.
         interruption: tells of a signal that ends the run.
         in_sweep: whether it is a job of a sweep.
@@ -164,6 +165,7 @@ class Runner:
         expected: Expected | None,
         interruption: Interruption,
         in_sweep: bool = False,
+        looked_up: Mapping[str, Any] | None = None,
     ) -> None:
         self.options = config.runner
         self.interruption = interruption
@@ -200,6 +202,7 @@ class Runner:
                 mode=settings.mode,
                 flags=list(flags),
                 overrides=list(overrides),
+                looked_up=dict(looked_up or {}),
                 started=datetime.datetime.fromtimestamp(began).astimezone().isoformat(timespec="microseconds"),
             ),
             remaining=order,

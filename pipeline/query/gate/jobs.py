@@ -37,7 +37,7 @@ class Job:
 
     @cached_property
     def _stored(self) -> dict[str, Any]:
-        return every_setting_of(self.folder)
+        return every_setting_of(self.folder, self.run)
 
     @cached_property
     def known(self) -> dict[str, Any]:
@@ -46,14 +46,12 @@ class Job:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """By dotted key; what ``summary.json`` tells of them where no configuration is stored, or where it holds an
-        interpolation, whose value was looked up elsewhere."""
+        """By dotted key; what ``summary.json`` tells of them where no configuration is stored."""
         found = without_technical(self._stored)
-        if self.run is None:
+        if found or self.run is None:
             return found
-        run = self.run.head.run
-        told = {key: getattr(run, key) for key in _OF_RUN if getattr(run, key) is not None}
-        return found | {key: told[key] for key in told if "${" in str(found.get(key))} if found else told
+        told = {key: getattr(self.run.head.run, key) for key in _OF_RUN}
+        return {key: value for key, value in told.items() if value is not None}
 
 
 @dataclass(frozen=True)

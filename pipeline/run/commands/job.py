@@ -12,6 +12,7 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from inductor_debug.models.errors import RunDirectoryError, UserError
+from inductor_debug.pipeline.config.looked_up import looked_up
 from inductor_debug.pipeline.config.validate import to_config
 from inductor_debug.pipeline.directory import summary
 from inductor_debug.pipeline.run import runner
@@ -56,7 +57,8 @@ def run_job(composed: Any, origin: Origin, flags: Sequence[str] = (), expected: 
         flags.append("hydra.mode=RUN")  # the experiment may say that it is a sweep: this is one run of it
     try:
         files, config = _stored_configuration(composed), to_config(composed)
-        more: dict[str, Any] = {"keep_rejected": in_sweep, "flags": flags, "expected": expected, "files": files}
+        more: dict[str, Any] = {"keep_rejected": in_sweep, "flags": flags, "expected": expected, "files": files,
+                                "looked_up": looked_up(composed)}  # fmt: skip
         with origin.restored():
             code = runner.run(config, directory, overrides, **more)
     except RunDirectoryError as error:

@@ -230,12 +230,13 @@ def test_a_job_that_left_no_result_is_worse_and_hides_no_other(
 def test_a_setting_that_was_looked_up_elsewhere_is_what_the_run_had(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    looked_up = {"settings": {"dtype": "${oc.env:DTYPE}"}}
-    a, b, c = (stored_result(tmp_path / name, **looked_up, summary={"run/dtype": dtype})
-               for name, dtype in (("a", "float32"), ("b", "bfloat16"), ("c", "float32")))  # fmt: skip
+    text = {"seed": "${oc.env:S}"}
+    a, b, c = (stored_result(tmp_path / name, settings=text, summary={"run/looked_up": {"seed": seed}})
+               for name, seed in (("a", 1), ("b", 2), ("c", 1)))  # fmt: skip
     found = compare_as_json(a, b, capsys=capsys)
-    (row,) = (row for row in found["tables"]["not_established"] if row["what"] == "dtype")
-    assert (row["A"], row["B"], row["fails"], found["exit_code"]) == ("float32", "bfloat16", True, 1)
+    (row,) = (row for row in found["tables"]["not_established"] if row["what"] == "seed")
+    assert (row["A"], row["B"], row["fails"], found["exit_code"]) == (1, 2, True, 1)
+    assert "1 setting (seed: 1 in A, 2 in B)" in " ".join(found["told"])
     assert compare_as_json(a, c, capsys=capsys)["exit_code"] == 0
 
 
