@@ -53,6 +53,20 @@ def test_what_would_share_an_accelerator_is_refused(tmp_path: Path, words: tuple
     assert not (tmp_path / "outputs").exists()
 
 
+def test_jobs_that_a_sweeper_decides_as_it_goes_share_no_accelerator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plugin = tmp_path / "hydra_plugins" / "mine" / "sweeper.py"
+    plugin.parent.mkdir(parents=True)
+    plugin.write_text("from hydra._internal.core_plugins import basic_sweeper\n\n\n"
+                      "class Mine(basic_sweeper.BasicSweeper):\n    pass\n")  # fmt: skip
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    words = (*WORDS, "cluster=joblib", "device=cuda", "hydra.sweeper._target_=hydra_plugins.mine.sweeper.Mine")
+    done = command(*words, cwd=tmp_path)
+    assert done.returncode == 2 and "two jobs would share it" in done.stderr
+    assert not (tmp_path / "outputs").exists()
+
+
 @pytest.mark.skipif(installed("submitit"), reason="its launcher is installed here")
 def test_a_launcher_that_is_not_installed_is_told_with_what_installs_it(tmp_path: Path) -> None:
     done = command(*WORDS, "cluster=slurm", cwd=tmp_path)

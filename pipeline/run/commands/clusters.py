@@ -10,18 +10,22 @@ from inductor_debug.pipeline.config.schema import Config
 
 _ALONE = ("basic_launcher",)
 _ACCELERATORS: Mapping[str, tuple[tuple[str, ...], str]] = {
-    "submitit": (("gres", "gpus_per_node", "gpus_per_task"), "hydra.launcher.gres=gpu:1"),
+    "SlurmLauncher": (("gres", "gpus_per_node", "gpus_per_task"), "hydra.launcher.gres=gpu:1"),
     "ray": (("ray.remote.num_gpus", "ray.remote.resources"), "hydra.launcher.ray.remote.num_gpus=1"),
 }
-"""Part of a launcher's class → its options that give a job an accelerator of its own, and one of them as an example."""
+"""Part of a launcher's class → its options that give a job an accelerator of its own, and one of them as an example.
+
+submitit's launcher for one machine is not among them: it gives each job the first ones.
+"""
 
 
-def check_launcher(launcher: Any, jobs: Sequence[Config]) -> None:
+def check_launcher(launcher: Any, jobs: Sequence[Config], *, several: bool) -> None:
     """Refuse a launcher that would let two jobs share an accelerator: both would be wrong about time and memory.
 
     Args:
         launcher: ``hydra.launcher`` of the sweep's configuration.
-        jobs: the jobs' configurations.
+        jobs: the jobs' configurations; the sweep's own where its sweeper decides as it goes.
+        several: whether there may be more than one job.
 
     Raises:
         ConfigurationError: a job's device is no CPU, and the launcher gives none of its own to each.
@@ -30,7 +34,7 @@ def check_launcher(launcher: Any, jobs: Sequence[Config]) -> None:
     target = str(given.get("_target_", ""))
     devices = sorted({device for job in jobs for device in (job.device, job.reference.device)
                       if device is not None and not device.startswith("cpu")})  # fmt: skip
-    if not devices or any(name in target for name in _ALONE) or len(jobs) == 1:
+    if not devices or any(name in target for name in _ALONE) or not several:
         return
     known = next((found for name, found in _ACCELERATORS.items() if name in target), None)
     if known is None:

@@ -190,7 +190,7 @@ def sweep(session: Session) -> int:
     if not described:  # its sweeper decides as it goes
         described = [word for word in typed if "runner.overwrite=" not in word]
         overwrite = bool(master.runner.overwrite)
-    check_launcher(master.hydra.launcher, configurations)
+    check_launcher(master.hydra.launcher, configurations or [master], several=len(configurations) != 1)
     here = "BasicLauncher" in str(master.hydra.launcher._target_)
     with claim_sweep(directory, described, folders, overwrite=overwrite):
         planned_for = {directory / name: known for name, known in zip(folders, described, strict=False)}
