@@ -5,7 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from inductor_debug.pipeline.run.sweep.rows import FAILURES, GRAPHS, NUMERICS, Row, failures_in
+from inductor_debug.pipeline.run.sweep.rows import (
+    FAILURES,
+    GRAPHS,
+    NUMERICS,
+    Row,
+    failures_in,
+    is_violation,
+    may_be_in,
+)
 from inductor_debug.stages.artifacts.records import ReproRecord
 from inductor_debug.stages.formatting import counted, short
 
@@ -188,9 +196,11 @@ def _failures(before: Row, after: Row) -> Iterator[tuple[str, str | None, str | 
 
 
 def _looked_for(failure: ReproRecord, row: Row) -> bool:
-    """Whether a job would have met a failure: its stages came to an end, and none that looks for such was skipped."""
-    looks = () if failure.failure_class.startswith("violation") else ("stage.kerneldiff", "stage.minify")
-    return _is_whole(row) and not any(row.get(stage) == "skipped" for stage in looks)
+    """Whether a job would have told of a failure: its stages came to an end, none that looks for such was skipped, and
+    each violation has its script, of which so many are written."""
+    if is_violation(failure):
+        return _is_whole(row) and not may_be_in(row, failure)
+    return _is_whole(row) and not any(row.get(stage) == "skipped" for stage in ("stage.kerneldiff", "stage.minify"))
 
 
 def _is_whole(row: Row) -> bool:

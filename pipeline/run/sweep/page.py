@@ -9,7 +9,7 @@ from typing import Any
 from inductor_debug.pipeline.run.compiled_by import NOT_KNOWN, differ, side_by_side
 from inductor_debug.pipeline.run.sweep.changes import OVERRIDE, Change, axes_of, what_changed
 from inductor_debug.pipeline.run.sweep.pivots import MEASURES, STATES, TIMED, pivots, short_name, text_of
-from inductor_debug.pipeline.run.sweep.rows import BROKEN, COMPILED, RUN, Row, failures_in
+from inductor_debug.pipeline.run.sweep.rows import BROKEN, COMPILED, RUN, Row, failures_in, may_be_in
 from inductor_debug.stages.artifacts import files
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.report.html import environment_of, write_page
@@ -145,7 +145,8 @@ def _failures(rows: Sequence[Row], pages: Sequence[str]) -> list[dict[str, Any]]
         for key, failure in failures_in(row).items():
             entry = known.setdefault(key, {
                 "fingerprint": key, "failure": failure.failure or failure.failure_class, "target": failure.target,
-                "source": failure.source, "jobs": 0, "label": _number(row), "page": page})  # fmt: skip
+                "source": failure.source, "jobs": 0, "label": _number(row), "page": page,
+                "at_least": any(may_be_in(each, failure) for each in rows)})  # fmt: skip
             entry["jobs"] += 1
     return sorted(known.values(), key=lambda entry: -entry["jobs"])
 

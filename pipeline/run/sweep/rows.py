@@ -22,12 +22,14 @@ BENCHMARK = ("median_ms", "compile_s", "peak_memory_bytes")
 FAILURES = "failures"
 COMPILED = "compiled_by"
 BROKEN = "broken"
-APART = (FAILURES, COMPILED, BROKEN)
+WITHOUT_SCRIPT = "without_script"
+APART = (FAILURES, COMPILED, BROKEN, WITHOUT_SCRIPT)
 """What a row has beside the columns of a table."""
 
 Row = dict[str, Any]
-"""Column → value; ``failures`` is a list of :class:`ReproRecord`, ``compiled_by`` what compiled it or None, and
-``broken`` how many of the findings are violations: the profile waives others, or they could not be decided."""
+"""Column → value; ``failures`` is a list of :class:`ReproRecord`, ``compiled_by`` what compiled it or None,
+``broken`` how many of the findings are violations: the profile waives others, or they could not be decided; and
+``without_script`` how many of those that fail the run are in no script, so that they are not among the failures."""
 
 
 def sweep_exit_code(job_dirs: Iterable[Path]) -> int:
@@ -61,7 +63,7 @@ def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = N
     """
     inside = job.is_relative_to(sweep_dir)
     row: Row = {"id": run_id(job), "dir": (job.relative_to(sweep_dir) if inside else job).as_posix()}
-    row |= {FAILURES: [], COMPILED: None, BROKEN: None}
+    row |= {FAILURES: [], COMPILED: None, BROKEN: None, WITHOUT_SCRIPT: None}
     if refused is not None:
         row |= {"exit_code": summary.EXIT_CONFIGURATION, "verdict": "rejected", "error": " ".join(refused[0].split())}
         return row | _override_columns(refused[1])
@@ -95,6 +97,8 @@ def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = N
         FAILURES: list(result.repros or []),
         COMPILED: result.compiled_by,
     }
+    shown = sum(repro.violations for repro in row[FAILURES] if is_violation(repro))
+    row[WITHOUT_SCRIPT] = max(0, (violations.by_severity or {}).get("error", 0) - shown)
     return row
 
 
@@ -107,6 +111,16 @@ def _broken(violations: Violations, status: str | None) -> int | None:
     broken = known.get("error", 0) + known.get("warning", 0)
     fits = status == summary.PASSED and not known.get("undecided")
     return broken if broken or fits else None
+
+
+def is_violation(failure: ReproRecord) -> bool:
+    """Whether a failure is a broken rule of the profile."""
+    return failure.failure_class.startswith("violation")
+
+
+def may_be_in(row: Row, failure: ReproRecord) -> bool:
+    """Whether a failure that a row does not tell may be there all the same: a violation that got no script."""
+    return is_violation(failure) and bool(row.get(WITHOUT_SCRIPT)) and failure.fingerprint not in failures_in(row)
 
 
 def failures_in(row: Row) -> dict[str, ReproRecord]:

@@ -20,6 +20,7 @@ from inductor_debug.pipeline.run.sweep.rows import (
     RUN,
     Row,
     failures_in,
+    may_be_in,
     row_of,
 )
 from inductor_debug.stages.artifacts.records import ReproRecord
@@ -163,7 +164,9 @@ def _failures(rows: Sequence[Row]) -> Iterator[str]:
     jobs = Counter(key for each in found for key in each)
     for key, count in jobs.most_common(_SHOWN):
         failure = known[key]
-        yield f"failure {key} ({failure.failure or failure.failure_class}) in {count} of {counted(len(rows), 'run')}"
+        least = "at least " if any(may_be_in(row, failure) for row in rows) else ""
+        what = failure.failure or failure.failure_class
+        yield f"failure {key} ({what}) in {least}{count} of {counted(len(rows), 'run')}"
     if len(known) > _SHOWN:
         yield f"… and {counted(len(known) - _SHOWN, 'more failure')}, in {TABLE}; inductor-debug repro SWEEP lists all"
 

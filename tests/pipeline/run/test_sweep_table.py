@@ -82,6 +82,23 @@ def test_a_failure_is_not_gone_where_nobody_looked_for_it() -> None:
         assert "failures" not in {change.column for change in changes_of(rows)[1]}
 
 
+def test_a_violation_is_neither_gone_nor_new_where_others_are_left_without_a_script(tmp_path: Path) -> None:
+    """Twenty are written of a run: 8 has one kind of two elements each, of 16 another's was written first."""
+    shown = {"failure_class": "violation:alignment", "path": "repros/x.py", "violations": 2}
+    jobs = [job(tmp_path / str(number), overrides=[f"accel.alignment={8 * number}"], total=total,
+                by_severity={"error": total}, repros=[shown | {"fingerprint": f"f{number}"}])
+            for number, total in ((1, 2), (2, 6), (3, 2))]  # fmt: skip
+    said = write_sweep_table(tmp_path, jobs).told
+    assert "failure f1 (violation:alignment) in at least 1 of 3 runs" in said
+    assert "failure f2 (violation:alignment) in 1 of 3 runs" in said
+    page = (tmp_path / "sweep.html").read_text()
+    assert page.count(">≥ 1</td>") == 2 and "more violations than scripts" in page
+    with (tmp_path / "sweep.csv").open() as file:
+        changed = [line["changed"] for line in csv.DictReader(file)]
+    assert changed[1:] == ["accel.alignment 8 → 16: violations.alignment 2 → 6, 1 new failure (f2)",
+                           "accel.alignment 16 → 24: violations.alignment 6 → 2, 1 gone failure (f2)"]  # fmt: skip
+
+
 def test_a_job_that_has_not_started_is_no_neighbour() -> None:
     rows = [row("a", 0, alignment="8"), row("b", 0) | {"verdict": "crashed"}, row("c", 50, alignment="32")]
     first, lost, last = changes_of(rows)
