@@ -3,7 +3,7 @@
 import re
 
 _HIDDEN = re.compile(r"[^\x20-\x7e]")
-_SECRET = ("TOKEN", "SECRET", "PASSWORD", "CREDENTIAL", "API_KEY", "ACCESS_KEY")
+_SECRET = ("TOKEN", "SECRET", "PASSW", "CREDENTIAL", "_KEY")
 
 
 def visible(text: str) -> str:

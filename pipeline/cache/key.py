@@ -24,8 +24,14 @@ from inductor_debug.stages.settings import Settings, may_declare
 SCHEMA = 2
 ABSENT = "not there"
 _PCI_DRIVERS = Path("/sys/bus/pci/drivers")
-_VISIBLE = re.compile("VISIBLE_(DEVICES|CORES)$")
-"""Variables that say which of a machine's accelerators a process has: of CUDA, ROCm, Neuron, Ascend, Gaudi."""
+WHICH_DEVICES = re.compile(
+    "VISIBLE_(DEVICES|CORES|MODULES|CHIPS)$|^ZE_AFFINITY_MASK$|^ONEAPI_DEVICE_SELECTOR$|^GPU_DEVICE_ORDINAL$"
+)
+"""Variables that say which of a machine's accelerators a process has. A launcher sets them for each job."""
+_PACKAGES = ("nvidia-", "rocm", "amd")
+"""How the names of packages begin whose libraries torch loads on the device ``cuda``."""
+_NO_ACCELERATOR = ("0x01", "0x02", "0x04", "0x06", "0x07", "0x09", "0x0c", "0x0d")
+"""Classes of PCI devices: storage, network, sound, bridges, ports, input, buses, radio."""
 
 
 def parts_of(
@@ -140,34 +146,43 @@ def _machine(machine: Machine, devices: set[str], declaration: Declaration) -> d
         installed = _installed(packages_state())
         by_cuda = all(device.partition(":")[0] in ("cpu", "cuda") for device in devices)
         found["libraries"] = {name: version for name, version in installed.items()
-                              if name.startswith("nvidia-") or not by_cuda}  # fmt: skip
+                              if name.startswith(_PACKAGES) or not by_cuda}  # fmt: skip
         found["drivers"] = _drivers()
-        found["visible"] = {name: value for name, value in sorted(os.environ.items()) if _VISIBLE.search(name)}
+        found["visible"] = {name: value for name, value in sorted(os.environ.items()) if WHICH_DEVICES.search(name)}
     if declaration.timed or devices != {"cpu"}:
         found |= {"host": machine.hostname, "platform": machine.platform}
     return found
 
 
 def _drivers() -> dict[str, str]:
-    """Address of a device on the PCI bus → its vendor, its number, and its driver, with the version of one that has its
-    own; of drivers that are modules, for an accelerator's is no part of the kernel."""
+    """Address on the PCI bus of what may be an accelerator → its vendor, its number, and its driver, with the version
+    of one that has its own; of drivers that are modules, for others are parts of the kernel."""
     found = {}
     for module in sorted(_PCI_DRIVERS.glob("*/module")):
         driver = [module.parent.name, _line(module / "version")]
         for device in module.parent.glob("*:*"):
+            if _line(device / "class").startswith(_NO_ACCELERATOR):
+                continue
             numbers = (_line(device / name) for name in ("vendor", "device"))
             found[device.name] = " ".join([":".join(numbers), *filter(None, driver)])
     return dict(sorted(found.items()))
 
 
 def _line(file: Path) -> str:
-    return file.read_text().strip() if file.is_file() else ""
+    try:
+        return file.read_text().strip()
+    except OSError:  # it has none, or the device was removed meanwhile
+        return ""
 
 
 @functools.lru_cache(maxsize=1)
 def _installed(_: tuple[tuple[str, int], ...]) -> dict[str, str]:
-    """Versions of what is installed. Of the libraries and compilers in a vendor's packages no module is imported."""
-    return dict(sorted((str(each.metadata["Name"]), each.version) for each in metadata.distributions()))
+    """Versions of what is installed, of the first on the path. Of the libraries and compilers in a vendor's packages no
+    module is imported."""
+    found: dict[str, str] = {}
+    for each in metadata.distributions():
+        found.setdefault(str(each.metadata["Name"]), each.version)
+    return dict(sorted(found.items()))
 
 
 def _expired(settings: Settings, today: datetime.date) -> dict[str, bool] | str:

@@ -1,5 +1,6 @@
 """What ``manifest.json`` holds."""
 
+import dataclasses
 from dataclasses import dataclass
 
 
@@ -43,6 +44,10 @@ class TorchFound:
     deterministic_algorithms: bool
     cuda: list[CudaDevice]
     cuda_version: str | None
+
+    def after(self, earlier: "TorchFound | None") -> "TorchFound":
+        """The same with the devices that an earlier process of the run found: this one may leave CUDA alone."""
+        return self if self.cuda or earlier is None else dataclasses.replace(self, cuda=earlier.cuda)
 
 
 @dataclass(frozen=True)

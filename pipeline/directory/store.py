@@ -40,6 +40,8 @@ DAMAGED = "damaged"
 """Shown as the verdict of a run whose summary can't be read."""
 HYDRA = ".hydra/config.yaml"
 """The stored configuration."""
+RESOLVED = ".hydra/resolved.yaml"
+"""Values of its interpolations, if it has any."""
 _NEAREST = 3
 
 

@@ -73,7 +73,7 @@ def compare(runs: Sequence[StoredRun]) -> Analysis:
     stages = [{stage.name for stage in run.head.stages} for run in runs]
     every = set.intersection(*stages) if stages else set()
     parts: dict[str, Callable[[StoredRun], Mapping[str, Any]]] = {
-        "settings": lambda run: _of_stages(settings_of(run), every),
+        "settings": lambda run: _of_stages(settings_of(run.folder), every),
         "results": _results, "kernels": _kernels, "outputs": _outputs}  # fmt: skip
     tables = [Table("runs", ("run", "id", "verdict"), about)]
     compiled = side_by_side([run.head.compiled_by for run in runs]).items()
@@ -115,7 +115,7 @@ def in_a_sentence(tables: Sequence[Table], a: StoredRun, b: StoredRun) -> str:
     wholes = (settings, "setting", "settings"), (compiled, "part of what compiled them", "parts of what compiled them")
     parts = [f"{counted(len(found), one, more)} ({_named(found)})" for found, one, more in wholes if found]
     told = [f"A and B differ in {' and in '.join(parts)}."] if parts else []
-    if not parts and all(settings_of(run) and run.head.compiled_by is not None for run in (a, b)):
+    if not parts and all(settings_of(run.folder) and run.head.compiled_by is not None for run in (a, b)):
         told = ["A and B have the same settings and versions."]
         every = side_by_side([run.head.compiled_by for run in (a, b)])
         parts_of = dict.fromkeys(key.partition(".")[0] for key, values in every.items() if NOT_KNOWN in values)
@@ -151,9 +151,9 @@ def differing(runs: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[R
     return [row for row in rows if any(row[name] != row[names[0]] for name in names)]
 
 
-def settings_of(run: StoredRun) -> dict[str, Any]:
+def settings_of(folder: Path) -> dict[str, Any]:
     """A run's settings by dotted key, without Hydra's and the runner's own."""
-    return without_technical(every_setting_of(run.folder, run))
+    return without_technical(every_setting_of(folder))
 
 
 def without_technical(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -161,19 +161,18 @@ def without_technical(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in settings.items() if not key.startswith(TECHNICAL)}
 
 
-def every_setting_of(folder: Path, run: StoredRun | None) -> dict[str, Any]:
+def every_setting_of(folder: Path) -> dict[str, Any]:
     """A run's settings by dotted key; empty for a run of this package's own runner, without Hydra.
 
-    Args:
-        folder: the run's.
-        run: the stored run, which knows what its configuration took from elsewhere; None where it has no result, and
-            an interpolation is a text.
+    An interpolation has the value that it had for the run; one that names a secret is text.
     """
+    stored = StoredFolder(folder)
     try:
-        found = dict(_flat(StoredFolder(folder).read_yaml(store.HYDRA, dict[str, Any])))
+        texts = dict(_flat(stored.read_yaml(store.HYDRA, dict[str, Any])))
     except FileNotFoundError:
         return {}
-    return found | ({} if run is None else run.head.run.looked_up)
+    known = stored.read_yaml(store.RESOLVED, dict[str, Any]) if stored.has(store.RESOLVED) else {}
+    return {key: text for key, text in texts.items() if key not in known} | dict(_flat(known))
 
 
 def _results(run: StoredRun) -> dict[str, Any]:

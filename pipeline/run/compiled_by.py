@@ -9,7 +9,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from inductor_debug.models.visible import visible
+from inductor_debug.models.visible import is_secret, visible
+from inductor_debug.pipeline.cache.key import WHICH_DEVICES
 from inductor_debug.pipeline.directory.records import RunDescription, TorchFound
 from inductor_debug.stages.artifacts.compiled_by import Commit, CompiledBy, CompiledFor, ModelCode
 from inductor_debug.stages.encoding import jsonable
@@ -22,7 +23,7 @@ PREFIXES = (
     "TORCH", "PYTORCH_", "TRITON_", "INDUCTOR_", "AOT_", "AOTI", "CUBLAS", "CUDNN_", "CUDA_", "CUTE", "CUTLASS_",
     "NVIDIA_TF32_", "PARTITIONER_", "OMP_", "MKL_", "KMP_", "GOMP_", "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_",
     "MOCK_", "HIP_", "HSA_", "ROC_", "ROCBLAS_", "HIPBLASLT_", "MIOPEN_", "SYCL_", "ONEAPI_", "ZE_", "IGC_", "XLA_",
-    "PJRT_", "TPU_", "LIBTPU_", "NEURON_", "PT_", "HABANA_", "ASCEND_", "TT_METAL_", "QNN_",
+    "PJRT_", "LIBTPU_", "NEURON_", "PT_", "HABANA_", "ASCEND_", "TT_METAL_", "QNN_",
 )  # fmt: skip
 """torch's, its libraries', and those of accelerators' compilers and runtimes, as their makers document them."""
 NAMES = (
@@ -31,8 +32,8 @@ NAMES = (
 )  # fmt: skip
 """The compilers, and what else the defaults of torch's own options are read from."""
 _ELSEWHERE = re.compile(
-    r"CACHE_(DIR|PATH)|(?<!PRO)(?<!EPI)LOG|TRACE|_HOME$|(REPRO|DEBUG|PARETO)_DIR|VISIBLE_(DEVICES|CORES)"
-    "|^INDUCTOR_DEBUG_"
+    r"CACHE_(DIR|PATH)|(?<!PRO)(?<!EPI)LOG(?!ICAL)|TRACE|_HOME$|(REPRO|DEBUG|PARETO)_DIR|^INDUCTOR_DEBUG_"
+    f"|{WHICH_DEVICES.pattern}"
 )
 """Where files lie, what is logged, and which device is the first: neither changes what is compiled."""
 _NEVER_RESTORED = re.compile(
@@ -55,7 +56,7 @@ NOT_KNOWN = "not established"
 
 def matters(name: str) -> bool:
     """Whether a variable changes what is compiled, or how fast it runs."""
-    return (name.startswith(PREFIXES) or name in NAMES) and not _ELSEWHERE.search(name)
+    return (name.startswith(PREFIXES) or name in NAMES) and not _ELSEWHERE.search(name) and not is_secret(name)
 
 
 def restorable(name: str, value: str) -> bool:

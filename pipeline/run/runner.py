@@ -61,7 +61,6 @@ def run(
     stage_classes: Mapping[str, str] | None = None,
     expected: Expected | None = None,
     files: Mapping[str, str] | None = None,
-    looked_up: Mapping[str, Any] | None = None,
 ) -> int:
     """Run one experiment.
 
@@ -77,7 +76,6 @@ def run(
         stage_classes: stages beyond the registry's, name → ``"module:Class"``.
         expected: of a stored run that is made again, what compiled it.
         files: path in the run directory → text to store there first (Hydra's record of the configuration).
-        looked_up: setting → value that the configuration took from elsewhere, recorded in ``summary.json``.
 
     Returns:
         0: every stage passed. 1: a verdict failed. 2: the configuration can't be run; the message is on stderr. 3: a
@@ -105,8 +103,9 @@ def run(
         try:
             with _logging_to(rundir.log) as log:
                 try:
-                    runner = partial(Runner, config, rundir, overrides, stage_classes, flags, expected, interruption,
-                                     keep_rejected, looked_up)  # fmt: skip
+                    runner = partial(
+                        Runner, config, rundir, overrides, stage_classes, flags, expected, interruption, keep_rejected
+                    )
                     return _run(runner, rundir, overrides, keep_rejected)
                 except Exception as error:  # noqa: BLE001 - one message, whatever the system refused
                     trace = (type(error), error, error.__traceback__)  # for the log alone: a terminal gets one message
@@ -149,7 +148,7 @@ class Runner:
     """One run.
 
     Args:
-        config, overrides, flags, stage_classes, expected, looked_up: as for :func:`run`.
+        config, overrides, flags, stage_classes, expected: as for :func:`run`.
         rundir: the run directory, claimed by this process.
         interruption: tells of a signal that ends the run.
         in_sweep: whether it is a job of a sweep.
@@ -165,7 +164,6 @@ class Runner:
         expected: Expected | None,
         interruption: Interruption,
         in_sweep: bool = False,
-        looked_up: Mapping[str, Any] | None = None,
     ) -> None:
         self.options = config.runner
         self.interruption = interruption
@@ -202,7 +200,6 @@ class Runner:
                 mode=settings.mode,
                 flags=list(flags),
                 overrides=list(overrides),
-                looked_up=dict(looked_up or {}),
                 started=datetime.datetime.fromtimestamp(began).astimezone().isoformat(timespec="microseconds"),
             ),
             remaining=order,
@@ -291,12 +288,9 @@ class Runner:
             self._note_devices(event.devices)
 
     def _note_devices(self, found: TorchFound | None) -> None:
-        """Of all processes of the run: one that only starts others, as for times, may leave CUDA alone."""
+        """Of all processes of the run."""
         if found is not None:
-            known = self.described.devices.found
-            if known is not None and not found.cuda:
-                found = dataclasses.replace(found, cuda=known.cuda)
-            devices = dataclasses.replace(self.described.devices, found=found)
+            devices = dataclasses.replace(self.described.devices, found=found.after(self.described.devices.found))
             self.described = dataclasses.replace(self.described, devices=devices)
 
     def _run_worker(self, environment: Mapping[str, str]) -> None:

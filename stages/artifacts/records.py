@@ -22,8 +22,6 @@ class Run:
         model, accel, backend, dtype, device, mode: of the configuration.
         overrides: words of the command line that changed the configuration.
         flags: those of the command line without which ``overrides`` mean something else.
-        looked_up: setting → value, of those that the configuration took from elsewhere (``${oc.env:SEED}``); of a
-            secret the beginning of its SHA-256.
         started: date and time, ISO 8601. seconds: wall clock; None until the run is over.
     """
 
@@ -37,7 +35,6 @@ class Run:
     mode: str | None = None
     flags: list[str] = field(default_factory=list)
     overrides: list[str] = field(default_factory=list)
-    looked_up: dict[str, Any] = field(default_factory=dict)
     started: str | None = None
     seconds: Number | None = None
 

@@ -37,7 +37,7 @@ class Job:
 
     @cached_property
     def _stored(self) -> dict[str, Any]:
-        return every_setting_of(self.folder, self.run)
+        return every_setting_of(self.folder)
 
     @cached_property
     def known(self) -> dict[str, Any]:

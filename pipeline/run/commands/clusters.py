@@ -1,12 +1,11 @@
 """What a sweep needs of the launcher that runs its jobs, which is Hydra's or a package's."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from omegaconf import OmegaConf
 
 from inductor_debug.models.errors import ConfigurationError
-from inductor_debug.pipeline.config.schema import Config
 
 _ALONE = ("basic_launcher",)
 _ACCELERATORS: Mapping[str, tuple[tuple[str, ...], str]] = {
@@ -19,12 +18,12 @@ submitit's launcher for one machine is not among them: it gives each job the fir
 """
 
 
-def check_launcher(launcher: Any, jobs: Sequence[Config], *, several: bool) -> None:
+def check_launcher(launcher: Any, devices: Iterable[str | None], *, several: bool) -> None:
     """Refuse a launcher that would let two jobs share an accelerator: both would be wrong about time and memory.
 
     Args:
         launcher: ``hydra.launcher`` of the sweep's configuration.
-        jobs: the jobs' configurations; the sweep's own where its sweeper decides as it goes.
+        devices: of the jobs and of their references; the sweep's own where its sweeper decides as it goes.
         several: whether there may be more than one job.
 
     Raises:
@@ -32,16 +31,15 @@ def check_launcher(launcher: Any, jobs: Sequence[Config], *, several: bool) -> N
     """
     given: dict[str, Any] = OmegaConf.to_container(launcher, resolve=False)  # type: ignore[assignment]
     target = str(given.get("_target_", ""))
-    devices = sorted({device for job in jobs for device in (job.device, job.reference.device)
-                      if device is not None and not device.startswith("cpu")})  # fmt: skip
-    if not devices or any(name in target for name in _ALONE) or not several:
+    found = sorted({device for device in devices if device is not None and not device.startswith("cpu")})
+    if not found or any(name in target for name in _ALONE) or not several:
         return
     known = next((found for name, found in _ACCELERATORS.items() if name in target), None)
     if known is None:
         if given.get("n_jobs") == 1:
             return
         raise ConfigurationError(
-            f"got {target}, which runs jobs at the same time on one machine, and device={devices[0]}: two jobs would "
+            f"got {target}, which runs jobs at the same time on one machine, and device={found[0]}: two jobs would "
             "share it",
             key="hydra.launcher",
             valid="cluster=basic, or cluster=slurm or cluster=ray, which give each job an accelerator of its own",
@@ -50,7 +48,7 @@ def check_launcher(launcher: Any, jobs: Sequence[Config], *, several: bool) -> N
     options, example = known
     if not any(_at(given, option) for option in options):
         raise ConfigurationError(
-            f"got none of {', '.join(options)}, and a job with device={devices[0]}: two jobs would share it",
+            f"got none of {', '.join(options)}, and a job with device={found[0]}: two jobs would share it",
             key="hydra.launcher",
             valid="a number of accelerators for each job",
             hint=example,

@@ -12,9 +12,9 @@ from hydra.types import RunMode
 from omegaconf import OmegaConf
 
 from inductor_debug.models.errors import RunDirectoryError, UserError
-from inductor_debug.pipeline.config.looked_up import looked_up
+from inductor_debug.pipeline.config.resolved import resolved
 from inductor_debug.pipeline.config.validate import to_config
-from inductor_debug.pipeline.directory import summary
+from inductor_debug.pipeline.directory import store, summary
 from inductor_debug.pipeline.run import runner
 from inductor_debug.pipeline.run.commands.origin import Origin
 from inductor_debug.pipeline.run.restoring import Expected
@@ -56,9 +56,9 @@ def run_job(composed: Any, origin: Origin, flags: Sequence[str] = (), expected: 
     if in_sweep and any(word.startswith("experiment=") for word in overrides):
         flags.append("hydra.mode=RUN")  # the experiment may say that it is a sweep: this is one run of it
     try:
-        files, config = _stored_configuration(composed), to_config(composed)
-        more: dict[str, Any] = {"keep_rejected": in_sweep, "flags": flags, "expected": expected, "files": files,
-                                "looked_up": looked_up(composed)}  # fmt: skip
+        config = to_config(composed)
+        files = _stored_configuration(composed)
+        more: dict[str, Any] = {"keep_rejected": in_sweep, "flags": flags, "expected": expected, "files": files}
         with origin.restored():
             code = runner.run(config, directory, overrides, **more)
     except RunDirectoryError as error:
@@ -78,7 +78,9 @@ def run_job(composed: Any, origin: Origin, flags: Sequence[str] = (), expected: 
 
 
 def _stored_configuration(composed: Any) -> dict[str, str]:
-    """Hydra's three files. Hydra itself would write them before anybody has asked whose directory it is."""
+    """Hydra's three files, which it would write before anybody has asked whose directory it is; and ours."""
     hydra: Any = HydraConfig.instance().cfg
     parts = {"config": composed, "hydra": hydra, "overrides": hydra.hydra.overrides.task}
-    return {f".hydra/{name}.yaml": OmegaConf.to_yaml(part) for name, part in parts.items()}
+    texts = {f".hydra/{name}.yaml": OmegaConf.to_yaml(part) for name, part in parts.items()}
+    found = resolved(composed) if "${" in texts[store.HYDRA] else {}
+    return texts | ({store.RESOLVED: OmegaConf.to_yaml(found)} if found else {})

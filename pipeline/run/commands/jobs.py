@@ -190,7 +190,8 @@ def sweep(session: Session) -> int:
     if not described:  # its sweeper decides as it goes
         described = [word for word in typed if "runner.overwrite=" not in word]
         overwrite = bool(master.runner.overwrite)
-    check_launcher(master.hydra.launcher, configurations or [master], several=len(configurations) != 1)
+    devices = [device for each in configurations for device in (each.device, each.reference.device)]
+    check_launcher(master.hydra.launcher, devices or _devices_of(master), several=len(configurations) != 1)
     here = "BasicLauncher" in str(master.hydra.launcher._target_)
     with claim_sweep(directory, described, folders, overwrite=overwrite):
         planned_for = {directory / name: known for name, known in zip(folders, described, strict=False)}
@@ -202,6 +203,13 @@ def sweep(session: Session) -> int:
         finally:
             gc.unfreeze()
             close_fork_server()
+
+
+def _devices_of(master: Any) -> list[str | None]:
+    """What a sweep's own configuration says of devices; the sweeper may set others, or all."""
+    found = (OmegaConf.select(master, key, throw_on_missing=False, throw_on_resolution_failure=False)
+             for key in ("device", "reference.device"))  # fmt: skip
+    return [None if value is None else str(value) for value in found]
 
 
 def _job_folder(composed: Any, number: int) -> str:

@@ -218,7 +218,7 @@ class WorkerSession:
             case Rejected():
                 self.rejected = event.message
             case Found():
-                self.devices = event.devices
+                self.devices = self.devices if event.devices is None else event.devices.after(self.devices)
             case Compiled():
                 self.compiled_by = event.by
             case Full():

@@ -11,8 +11,8 @@ from inductor_debug.pipeline.run.sweep.rows import (
     NUMERICS,
     Row,
     failures_in,
-    is_violation,
     may_be_in,
+    rule_of,
 )
 from inductor_debug.stages.artifacts.records import ReproRecord
 from inductor_debug.stages.formatting import counted, short
@@ -198,7 +198,7 @@ def _failures(before: Row, after: Row) -> Iterator[tuple[str, str | None, str | 
 def _looked_for(failure: ReproRecord, row: Row) -> bool:
     """Whether a job would have told of a failure: its stages came to an end, none that looks for such was skipped, and
     each violation has its script, of which so many are written."""
-    if is_violation(failure):
+    if rule_of(failure):
         return _is_whole(row) and not may_be_in(row, failure)
     return _is_whole(row) and not any(row.get(stage) == "skipped" for stage in ("stage.kerneldiff", "stage.minify"))
 

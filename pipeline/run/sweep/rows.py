@@ -1,5 +1,6 @@
 """The row of a sweep's table that a job comes to, from what it stored."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -29,7 +30,7 @@ APART = (FAILURES, COMPILED, BROKEN, WITHOUT_SCRIPT)
 Row = dict[str, Any]
 """Column → value; ``failures`` is a list of :class:`ReproRecord`, ``compiled_by`` what compiled it or None,
 ``broken`` how many of the findings are violations: the profile waives others, or they could not be decided; and
-``without_script`` how many of those that fail the run are in no script, so that they are not among the failures."""
+``without_script`` the rules of which some violation has no script, and is not among the failures."""
 
 
 def sweep_exit_code(job_dirs: Iterable[Path]) -> int:
@@ -63,7 +64,7 @@ def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = N
     """
     inside = job.is_relative_to(sweep_dir)
     row: Row = {"id": run_id(job), "dir": (job.relative_to(sweep_dir) if inside else job).as_posix()}
-    row |= {FAILURES: [], COMPILED: None, BROKEN: None, WITHOUT_SCRIPT: None}
+    row |= {FAILURES: [], COMPILED: None, BROKEN: None, WITHOUT_SCRIPT: frozenset()}
     if refused is not None:
         row |= {"exit_code": summary.EXIT_CONFIGURATION, "verdict": "rejected", "error": " ".join(refused[0].split())}
         return row | _override_columns(refused[1])
@@ -97,8 +98,7 @@ def row_of(sweep_dir: Path, job: Path, refused: tuple[str, list[str]] | None = N
         FAILURES: list(result.repros or []),
         COMPILED: result.compiled_by,
     }
-    shown = sum(repro.violations for repro in row[FAILURES] if is_violation(repro))
-    row[WITHOUT_SCRIPT] = max(0, (violations.by_severity or {}).get("error", 0) - shown)
+    row[WITHOUT_SCRIPT] = _without_script(violations, row[FAILURES])
     return row
 
 
@@ -113,14 +113,25 @@ def _broken(violations: Violations, status: str | None) -> int | None:
     return broken if broken or fits else None
 
 
-def is_violation(failure: ReproRecord) -> bool:
-    """Whether a failure is a broken rule of the profile."""
-    return failure.failure_class.startswith("violation")
+def _without_script(violations: Violations, failures: Iterable[ReproRecord]) -> frozenset[str]:
+    """Rules with more findings than scripts stand for, where not all that the rest are is waived or undecided."""
+    shown = Counter[str]()
+    for failure in failures:
+        shown[rule_of(failure)] += failure.violations
+    if (violations.by_severity or {}).get("error", 0) <= shown.total() - shown[""]:
+        return frozenset()
+    return frozenset(rule for rule, count in (violations.by_rule or {}).items() if count > shown[rule])
+
+
+def rule_of(failure: ReproRecord) -> str:
+    """The rule of the profile that a failure breaks; empty for any other failure."""
+    kind, _, rule = failure.failure_class.partition(":")
+    return rule if kind == "violation" else ""
 
 
 def may_be_in(row: Row, failure: ReproRecord) -> bool:
     """Whether a failure that a row does not tell may be there all the same: a violation that got no script."""
-    return is_violation(failure) and bool(row.get(WITHOUT_SCRIPT)) and failure.fingerprint not in failures_in(row)
+    return rule_of(failure) in row.get(WITHOUT_SCRIPT, ()) and failure.fingerprint not in failures_in(row)
 
 
 def failures_in(row: Row) -> dict[str, ReproRecord]:

@@ -90,6 +90,7 @@ def of(
         ("cpu", "nvidia-cudnn-cu13", True),
         ("cuda", "nvidia-cudnn-cu13", False),
         ("cuda", "neuronx-cc", True),
+        ("cuda", "rocm-sdk-libraries-gfx94x", False),
         ("neuron:0", "neuronx-cc", False),
     ],
 )
@@ -120,10 +121,11 @@ def test_on_an_accelerator_its_driver_counts(
 ) -> None:
     """Folders as the kernel shows them below /sys/bus/pci/drivers."""
     driver, built_in = tmp_path / "drivers" / "nvidia", tmp_path / "drivers" / "pcieport"
-    for place, numbers in ((driver / "0000:17:00.0", "0x10de 0x2335"), (built_in / "0000:00:01.0", "0x8086 0x1")):
+    card, network, port = driver / "0000:17:00.0", driver / "0000:18:00.0", built_in / "0000:00:01.0"
+    for place, numbers in ((card, "10de 2335 0x030200"), (network, "15b3 1 0x020000"), (port, "8086 1 0x060400")):
         place.mkdir(parents=True)
-        for name, number in zip(("vendor", "device"), numbers.split(), strict=True):
-            (place / name).write_text(f"{number.removeprefix('0x')}\n")
+        for name, number in zip(("vendor", "device", "class"), numbers.split(), strict=True):
+            (place / name).write_text(f"{number}\n")
     version = tmp_path / "module" / "version"
     version.parent.mkdir()
     (driver / "module").symlink_to(version.parent)
@@ -134,7 +136,8 @@ def test_on_an_accelerator_its_driver_counts(
     assert key.differing(of(device), before) == told
 
 
-@pytest.mark.parametrize("name", ["CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES"])
+@pytest.mark.parametrize("name", ["CUDA_VISIBLE_DEVICES", "NEURON_RT_VISIBLE_CORES", "HABANA_VISIBLE_MODULES",
+                                  "ONEAPI_DEVICE_SELECTOR"])  # fmt: skip
 def test_which_accelerators_a_process_has_counts_on_one(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(name, "0")
     first, on_cpu = of("cuda"), of("cpu")

@@ -231,8 +231,9 @@ def test_a_setting_that_was_looked_up_elsewhere_is_what_the_run_had(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = {"seed": "${oc.env:S}"}
-    a, b, c = (stored_result(tmp_path / name, settings=text, summary={"run/looked_up": {"seed": seed}})
-               for name, seed in (("a", 1), ("b", 2), ("c", 1)))  # fmt: skip
+    a, b, c = (stored_result(tmp_path / name, settings=text) for name in "abc")
+    for run, seed in ((a, 1), (b, 2), (c, 1)):
+        (run / ".hydra" / "resolved.yaml").write_text(f"seed: {seed}\n")
     found = compare_as_json(a, b, capsys=capsys)
     (row,) = (row for row in found["tables"]["not_established"] if row["what"] == "seed")
     assert (row["A"], row["B"], row["fails"], found["exit_code"]) == (1, 2, True, 1)

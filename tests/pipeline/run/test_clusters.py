@@ -1,6 +1,5 @@
 """Launchers that would let two jobs share an accelerator."""
 
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,10 +15,6 @@ JOBLIB = {"_target_": "hydra_plugins.hydra_joblib_launcher.joblib_launcher.Jobli
 BASIC = {"_target_": "hydra._internal.core_plugins.basic_launcher.BasicLauncher"}
 
 
-def job(device: str, reference: str | None = None) -> Any:
-    return SimpleNamespace(device=device, reference=SimpleNamespace(device=reference))
-
-
 @pytest.mark.parametrize(
     ("launcher", "told"),
     [
@@ -29,24 +24,26 @@ def job(device: str, reference: str | None = None) -> Any:
         (JOBLIB | {"n_jobs": 2}, "cluster=basic"),
     ],
 )
-@pytest.mark.parametrize("jobs", [[job("cpu"), job("cuda")], [job("cpu", "cuda:1")], [job("neuron")]])
-def test_jobs_that_would_share_an_accelerator_are_refused(launcher: dict[str, Any], told: str, jobs: list[Any]) -> None:
+@pytest.mark.parametrize("devices", [["cpu", None, "cuda", None], ["cpu", "cuda:1"], ["neuron", None]])
+def test_jobs_that_would_share_an_accelerator_are_refused(
+    launcher: dict[str, Any], told: str, devices: list[str | None]
+) -> None:
     with pytest.raises(ConfigurationError) as raised:
-        check_launcher(OmegaConf.create(launcher), jobs, several=True)
+        check_launcher(OmegaConf.create(launcher), devices, several=True)
     assert str(raised.value).endswith(told) and "two jobs would share it" in str(raised.value)
 
 
 @pytest.mark.parametrize(
-    ("launcher", "jobs", "several"),
+    ("launcher", "device", "several"),
     [
-        (BASIC, [job("cuda")] * 2, True),
-        (SLURM | {"gres": "gpu:1"}, [job("cuda")] * 2, True),
-        (RAY | {"ray": {"remote": {"num_gpus": 1}}}, [job("cuda")] * 2, True),
-        (RAY | {"ray": {"remote": {"resources": {"my_chip": 1}}}}, [job("neuron")] * 2, True),
-        (JOBLIB | {"n_jobs": 1}, [job("cuda")] * 2, True),
-        (JOBLIB | {"n_jobs": 2}, [job("cpu")] * 2, True),
-        (JOBLIB | {"n_jobs": 2}, [job("cuda")], False),
+        (BASIC, "cuda", True),
+        (SLURM | {"gres": "gpu:1"}, "cuda", True),
+        (RAY | {"ray": {"remote": {"num_gpus": 1}}}, "cuda", True),
+        (RAY | {"ray": {"remote": {"resources": {"my_chip": 1}}}}, "neuron", True),
+        (JOBLIB | {"n_jobs": 1}, "cuda", True),
+        (JOBLIB | {"n_jobs": 2}, "cpu", True),
+        (JOBLIB | {"n_jobs": 2}, "cuda", False),
     ],
 )
-def test_jobs_that_share_none_are_not(launcher: dict[str, Any], jobs: list[Any], several: bool) -> None:
-    check_launcher(OmegaConf.create(launcher), jobs, several=several)
+def test_jobs_that_share_none_are_not(launcher: dict[str, Any], device: str, several: bool) -> None:
+    check_launcher(OmegaConf.create(launcher), [device, None], several=several)

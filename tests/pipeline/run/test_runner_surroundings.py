@@ -12,8 +12,8 @@ from inductor_debug.models.config import ModelConfig
 from inductor_debug.pipeline.directory import manifest
 from inductor_debug.pipeline.directory.manifest import git_state
 from inductor_debug.pipeline.directory.records import CudaDevice, Repository, TorchFound
-from inductor_debug.pipeline.run.events import Finished
-from inductor_debug.pipeline.run.parent.session import log_event
+from inductor_debug.pipeline.run.events import Finished, Found
+from inductor_debug.pipeline.run.parent.session import WorkerSession, log_event
 from inductor_debug.pipeline.run.plan import batch_of
 from inductor_debug.pipeline.run.runner import Runner
 from inductor_debug.stages.settings import Settings
@@ -172,3 +172,12 @@ def test_a_later_process_that_leaves_cuda_alone_hides_no_device() -> None:
         runner._note_devices(found)
     told = runner.described.devices.found
     assert told is not None and (told.threads, told.cuda) == (8, seen.cuda)
+
+
+def test_a_stage_of_the_cache_that_knows_no_device_hides_none() -> None:
+    session = WorkerSession.__new__(WorkerSession)
+    session.devices = None
+    seen = TorchFound(16, "AVX512", False, [CudaDevice("NVIDIA H200", 1)], "13.0")
+    for found in (seen, TorchFound(8, "AVX512", False, [], "13.0"), None):
+        session._handle(Found(found))
+    assert session.devices is not None and session.devices.cuda == seen.cuda

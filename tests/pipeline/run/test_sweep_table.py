@@ -83,7 +83,7 @@ def test_a_failure_is_not_gone_where_nobody_looked_for_it() -> None:
 
 
 def test_a_violation_is_neither_gone_nor_new_where_others_are_left_without_a_script(tmp_path: Path) -> None:
-    """Twenty are written of a run: 8 has one kind of two elements each, of 16 another's was written first."""
+    """Twenty are written of a run: at 16 that of another operation was written first."""
     shown = {"failure_class": "violation:alignment", "path": "repros/x.py", "violations": 2}
     jobs = [job(tmp_path / str(number), overrides=[f"accel.alignment={8 * number}"], total=total,
                 by_severity={"error": total}, repros=[shown | {"fingerprint": f"f{number}"}])
@@ -92,11 +92,21 @@ def test_a_violation_is_neither_gone_nor_new_where_others_are_left_without_a_scr
     assert "failure f1 (violation:alignment) in at least 1 of 3 runs" in said
     assert "failure f2 (violation:alignment) in 1 of 3 runs" in said
     page = (tmp_path / "sweep.html").read_text()
-    assert page.count(">≥ 1</td>") == 2 and "more violations than scripts" in page
+    assert page.count(">≥ 1</td>") == 2 and "some of whose violations have no script" in page
     with (tmp_path / "sweep.csv").open() as file:
         changed = [line["changed"] for line in csv.DictReader(file)]
     assert changed[1:] == ["accel.alignment 8 → 16: violations.alignment 2 → 6, 1 new failure (f2)",
                            "accel.alignment 16 → 24: violations.alignment 6 → 2, 1 gone failure (f2)"]  # fmt: skip
+
+
+def test_a_rule_of_which_no_script_is_written_hides_nothing_of_the_others(tmp_path: Path) -> None:
+    shown = {"failure_class": "violation:alignment", "path": "repros/x.py", "violations": 2, "fingerprint": "f1"}
+    jobs = [job(tmp_path / str(number), overrides=[f"accel.alignment={8 * number}"], total=total + 1,
+                by_severity={"error": total + 1}, by_rule={"alignment": total, "memory_peak": 1},
+                repros=[shown] if total else []) for number, total in ((1, 2), (2, 0))]  # fmt: skip
+    said = write_sweep_table(tmp_path, jobs).told
+    assert said == ["accel.alignment 8 → 16: violations.alignment 2 → 0, 1 gone failure (f1)",
+                    "failure f1 (violation:alignment) in 1 of 2 runs"]  # fmt: skip
 
 
 def test_a_job_that_has_not_started_is_no_neighbour() -> None:
@@ -123,8 +133,8 @@ def job(folder: Path, **changed: Any) -> Path:
         "stages": [{"name": name, "status": changed.get(name, "passed"), "seconds": 1.0, "message": "",
                     "cached": name == "constrain" and changed.get("cached", False)}
                    for name in ("constrain", "kerneldiff")],
-        "violations": {"total": changed["total"], "by_rule": {"alignment": changed["total"] or 0},
-                       "by_severity": changed.get("by_severity")},
+        "violations": {"total": changed["total"], "by_severity": changed.get("by_severity"),
+                       "by_rule": changed.get("by_rule", {"alignment": changed["total"] or 0})},
         "benchmark": changed.get("benchmark"),
         "numerics": {"verdict": changed.get("numerics", "exact"), "max_abs": changed.get("max_abs", 0.0)},
         "repros": changed.get("repros", []),
