@@ -53,6 +53,56 @@ def test_what_would_share_an_accelerator_is_refused(tmp_path: Path, words: tuple
     assert not (tmp_path / "outputs").exists()
 
 
+LOSING = """
+from hydra._internal.core_plugins.basic_launcher import BasicLauncher
+
+
+class Losing(BasicLauncher):
+    def launch(self, job_overrides, initial_job_idx):
+        super().launch(job_overrides[:2], initial_job_idx)
+        raise OSError(28, "No space left on device")
+
+
+class Mistaken(BasicLauncher):
+    def launch(self, job_overrides, initial_job_idx):
+        raise ValueError("no such queue")
+"""
+
+
+@pytest.mark.parametrize(
+    ("launcher", "code", "told", "rows"),
+    [
+        (
+            "Losing",
+            3,
+            "the launcher gave up (builtins: OSError: [Errno 28] No space left on device): table",
+            ["8", "16"],
+        ),
+        ("Mistaken", 2, "configuration: no such queue", None),
+    ],
+)
+def test_what_a_launcher_lost_costs_no_job_that_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, launcher: str, code: int, told: str, rows: list[str] | None
+) -> None:
+    plugin = tmp_path / "hydra_plugins" / "mine" / "launcher.py"
+    plugin.parent.mkdir(parents=True)
+    (plugin.parent / "__init__.py").touch()
+    plugin.write_text(LOSING)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    words = (
+        "stages=[report]",
+        f"hydra.launcher._target_=hydra_plugins.mine.launcher.{launcher}",
+        "hydra.sweep.dir=here",
+    )
+    done = command("--multirun", "accel.alignment=8,16,32", *words, cwd=tmp_path)
+    assert done.returncode == code and told in done.stdout + done.stderr, done.stdout + done.stderr
+    if rows is not None:
+        assert [row["override.accel.alignment"] for row in table(tmp_path / "here")] == rows
+        assert "without 1 job that did not start, or may run still" in done.stdout + done.stderr
+        again = "inductor-debug run --multirun accel.alignment=8,16,32 'stages=[report]'"
+        assert again in done.stdout + done.stderr
+
+
 def test_jobs_that_a_sweeper_decides_as_it_goes_share_no_accelerator(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

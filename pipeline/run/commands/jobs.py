@@ -20,7 +20,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.types import RunMode
 from omegaconf import OmegaConf, open_dict, read_write
 
-from inductor_debug.models.errors import ConfigurationError, UserError
+from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline import live
 from inductor_debug.pipeline.config import arguments
 from inductor_debug.pipeline.config.fingerprint import fingerprint
@@ -28,7 +28,7 @@ from inductor_debug.pipeline.config.hydra_checks import check_count, check_hydra
 from inductor_debug.pipeline.config.schema import Config
 from inductor_debug.pipeline.config.validate import to_config, validate
 from inductor_debug.pipeline.directory import store, summary
-from inductor_debug.pipeline.directory.ownership import claim_sweep, read_owner
+from inductor_debug.pipeline.directory.ownership import claim_sweep, is_owned, read_owner
 from inductor_debug.pipeline.directory.refusals import unwritable
 from inductor_debug.pipeline.loudness import loudness
 from inductor_debug.pipeline.run import console, progress
@@ -231,8 +231,7 @@ def _launched(
         typed: the command line's overrides.
     """
     try:
-        with session.readable_errors():
-            return session.hydra.multirun(config_name=session.name, task_function=task, overrides=session.overrides)
+        return session.hydra.multirun(config_name=session.name, task_function=task, overrides=session.overrides)
     except KeyboardInterrupt as error:
         resumed_by(error, _again(session.flags, typed, directory))
         started = _started(directory, planned_for)
@@ -240,13 +239,18 @@ def _launched(
             so_far = write_sweep_table(directory, started).path
             logger.warning("sweep interrupted in its run %d: table of the runs so far %s", len(started), so_far)
         raise
-    except UserError:
-        raise
-    except Exception as error:  # noqa: BLE001 - whatever a launcher raises where it lost a job
-        so_far = write_sweep_table(directory, planned_for or _started(directory, planned_for)).path
+    except Exception as error:
+        started = _started(directory, planned_for)
+        if not started:
+            with session.readable_errors():  # it may be a mistake in the launcher's options
+                raise
+        ended = [job for job in started if not is_owned(job)]
+        there = f"table of the runs so far {write_sweep_table(directory, ended).path}" if ended else "no run has ended"
+        left = len(planned_for) - len(ended)
+        rest = f", without {counted(left, 'job')} that did not start, or may run still" if ended and left > 0 else ""
         launcher = type(error).__module__.partition(".")[0]
-        logger.error("the launcher gave up (%s: %s): table of the runs so far %s\nTo go on from there: %s",
-                     launcher, headline(error), so_far,
+        logger.error("the launcher gave up (%s: %s): %s%s\nTo go on from there, once none runs: %s",
+                     launcher, headline(error), there, rest,
                      shlex.join(["inductor-debug", "run", *_again(session.flags, typed, directory)]))  # fmt: skip
         return summary.EXIT_CRASHED
 

@@ -37,7 +37,7 @@ _SHOWN = 5
 _FAILURE = ("fingerprint", "failure_class", "failure", "target", "source", "path", "nodes", "verified")
 """Of a failure, what the table has."""
 _SIDES = tuple(f"{side}.{key}" for side in ("reference", "test") for key in BENCHMARK)
-_WHOLE = ("exit_code", "violations", "max_ulp", *(f"graphs.{key}" for key in GRAPHS),
+_WHOLE = ("exit_code", "violations", *(f"graphs.{key}" for key in GRAPHS),
           *(name for name in _SIDES if name.endswith("_bytes")))  # fmt: skip
 _REAL = ("seconds", "speedup", *NUMERICS, *_SIDES)
 _TEXT = ("id", "dir", "sweep", "verdict", "error", "cached", "numerics", "digest", *RUN)
@@ -128,6 +128,8 @@ def _type(column: str) -> "pyarrow.DataType":
         return pyarrow.list_(pyarrow.struct([(key, kinds.get(key, pyarrow.string())) for key in _FAILURE]))
     if column == _CHANGED:
         return pyarrow.list_(pyarrow.struct([(item.name, pyarrow.string()) for item in fields(Change)]))
+    if column == "max_ulp":
+        return pyarrow.uint64()  # of float64, from the least number to the greatest, it is above 2**63
     if column in _WHOLE or column.startswith("violations."):
         return pyarrow.int64()
     if column in _REAL:

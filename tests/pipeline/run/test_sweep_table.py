@@ -136,7 +136,8 @@ def job(folder: Path, **changed: Any) -> Path:
         "violations": {"total": changed["total"], "by_severity": changed.get("by_severity"),
                        "by_rule": changed.get("by_rule", {"alignment": changed["total"] or 0})},
         "benchmark": changed.get("benchmark"),
-        "numerics": {"verdict": changed.get("numerics", "exact"), "max_abs": changed.get("max_abs", 0.0)},
+        "numerics": {"verdict": changed.get("numerics", "exact"), "max_abs": changed.get("max_abs", 0.0),
+                     "max_ulp": changed.get("max_ulp")},
         "repros": changed.get("repros", []),
     }  # fmt: skip
     (folder / "summary.json").write_text(json.dumps(summary))
@@ -159,6 +160,15 @@ def sweeps(tmp_path: Path) -> Path:
     ]
     assert write_sweep_table(tmp_path / "two", two).told == ["dtype float16 → bfloat16: numerics exact → defect"]
     return tmp_path
+
+
+def test_an_error_of_float64_may_be_of_more_numbers_than_a_signed_whole_number_has(tmp_path: Path) -> None:
+    """From -2.0 to 2.0 there are 2**63."""
+    numerics = {"max_ulp": 2**63 + 7, "max_abs": 4.0, "numerics": "defect"}
+    jobs = [job(tmp_path / name, overrides=[f"seed={name}"], total=0, **numerics) for name in "12"]
+    write_sweep_table(tmp_path, jobs)
+    assert pyarrow.parquet.read_table(tmp_path / "sweep.parquet")["max_ulp"].to_pylist() == [2**63 + 7] * 2
+    assert duckdb.sql(f"select max(max_ulp) from '{tmp_path}/sweep.parquet'").fetchall() == [(2**63 + 7,)]
 
 
 def test_both_tables_hold_the_same(sweeps: Path) -> None:
