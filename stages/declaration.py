@@ -81,6 +81,8 @@ class Declaration:
         uses_torch: False for a stage that must run without importing torch.
         timed: True where its results are times: it runs without what a run sets for bit reproduction alone; None where
             it may run either way, in the process of its neighbours.
+        holds_times: whether its result holds a time beside what else it finds: such a result is of one machine, as that
+            of a timed stage is.
         reads: fields of ``Settings`` that it may read; it is given defaults in the place of the others. Its result is
             then kept, and given to later runs in which these, its options and what it follows are the same. None: it
             may read all, and its result is never kept.
@@ -103,6 +105,7 @@ class Declaration:
     by_default: bool = False
     uses_torch: bool = True
     timed: bool | None = False
+    holds_times: bool = False
     reads: tuple[str, ...] | None = None
     follows: tuple[str, ...] = ()
     waives: bool = False

@@ -59,6 +59,7 @@ def parts_of(
     read = settings.narrowed(declaration.reads or ())
     given = {"options": jsonable(options), "settings": jsonable(read)}
     devices = {settings.device, read.reference.device or "cpu"}
+    times = bool(declaration.timed) or declaration.holds_times
     return {
         "stage": declaration.name,
         **given,
@@ -68,7 +69,7 @@ def parts_of(
         "versions": dict(versions),
         "source": source,
         "variables": dict(sorted(variables.items())),
-        "machine": _machine(machine, devices, declaration) if declaration.uses_torch or declaration.timed else {},
+        "machine": _machine(machine, devices, times) if declaration.uses_torch or times else {},
         "schema": SCHEMA,
     }
 
@@ -136,7 +137,7 @@ def _source_digest(root: str, files: tuple[tuple[str, int, int], ...]) -> str:
     return found.hexdigest()
 
 
-def _machine(machine: Machine, devices: set[str], declaration: Declaration) -> dict[str, Any]:
+def _machine(machine: Machine, devices: set[str], times: bool) -> dict[str, Any]:
     """Vector instructions, threads, the accelerator and its driver change numbers and code. A time is of one machine
     and its kernel alone, which may hold an accelerator's driver too."""
     found: dict[str, Any] = {"cpu": machine.cpu, "architecture": machine.architecture, "cores": machine.cores_usable}
@@ -149,7 +150,7 @@ def _machine(machine: Machine, devices: set[str], declaration: Declaration) -> d
                               if name.startswith(_PACKAGES) or not by_cuda}  # fmt: skip
         found["drivers"] = _drivers()
         found["visible"] = {name: value for name, value in sorted(os.environ.items()) if WHICH_DEVICES.search(name)}
-    if declaration.timed or devices != {"cpu"}:
+    if times or devices != {"cpu"}:
         found |= {"host": machine.hostname, "platform": machine.platform}
     return found
 

@@ -44,10 +44,14 @@ def _by_folder(files: Iterable[str], folders: Sequence[str]) -> dict[str, int]:
 
 
 def _judged(use: CacheUse) -> tuple[str, str]:
-    if use.found == 0:
-        if use.loaded:
-            return WARM, f"{counted(use.loaded, 'compiled graph')} came out of the cache in {use.folders[0]}"
+    if use.found == 0 and not use.loaded:
         return COLD, "the caches held no compiled file before"
+    anew = [f"{counted(use.missed, 'graph')} not in the cache"] if use.missed else []
+    anew += [f"{counted(use.refused, 'graph')} that torch can't store"] if use.refused else []
+    if anew:
+        return PARTLY_WARM, f"TorchInductor compiled {' and '.join(anew)}, beside what was in the caches before"
+    if use.found == 0:
+        return WARM, f"{counted(use.loaded, 'compiled graph')} came out of the cache in {use.folders[0]}"
     there = ", ".join(f"{count} in {folder}" for folder, count in use.found_in.items())
     if use.made == 0:
         return WARM, f"no compiler ran: what was needed was among the compiled files that were there before: {there}"

@@ -42,6 +42,7 @@ class LoadMeter:
         if sampled < WINDOW_S:
             time.sleep(WINDOW_S - sampled)
         wall, after = time.perf_counter() - self._wall, _counters()
+        cores, quota = _affinity(), _quota()
         usable = usable_cores()
         before = self._before
         own = after.own - before.own
@@ -52,6 +53,9 @@ class LoadMeter:
         ran, waited = [max(0.0, now - then) for now, then in threads] or (0.0, 0.0)
         needed = max(1.0, min(self.threads, usable) if self.on_host else 1.0)
         others = max(0.0, busy - own) / wall if counted and busy is not None else None
+        shares = [taken(others, needed, cores)]
+        if quota is not None and after.group is not None and before.group is not None:
+            shares.append(taken(max(0.0, after.group - before.group - own) / wall, needed, quota))
         return Load(
             wall_s=wall,
             usable=usable,
@@ -61,13 +65,19 @@ class LoadMeter:
             others=others,
             waited=waited / (waited + ran) if ran else None,
             involuntary=run.involuntary - before.involuntary,
-            taken=taken(others, needed, usable),
+            taken=None if None in shares else max(filter(None, shares), default=0.0),
         )
 
 
-def taken(others: float | None, needed: float, usable: float) -> float | None:
-    """Share of the ``needed`` cores that others had, of those that are ``usable``; None where they are not counted."""
-    return None if others is None else max(0.0, others + needed - usable) / needed
+def taken(others: float | None, needed: float, cores: float) -> float | None:
+    """Share of the ``needed`` cores that others had; None where they are not counted.
+
+    Args:
+        others: cores that they occupied, of those of the affinity, or of the control group's quota.
+        needed: cores that timing occupies.
+        cores: how many there are for all.
+    """
+    return None if others is None else max(0.0, others + needed - cores) / needed
 
 
 def reason_against(loads: Sequence[Load], on_host: bool) -> str | None:
@@ -96,9 +106,12 @@ def reason_against(loads: Sequence[Load], on_host: bool) -> str | None:
 
 def usable_cores() -> float:
     """Cores that this process may use: those of its affinity, or less where its control group has a quota."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     quota = _quota()
-    return float(cores) if quota is None else min(float(cores), quota)
+    return _affinity() if quota is None else min(_affinity(), quota)
+
+
+def _affinity() -> float:
+    return float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 
 
 def _quota() -> float | None:
@@ -115,19 +128,34 @@ def _quota() -> float | None:
         return None
 
 
+def _group() -> float | None:
+    """Seconds of processor time that the control group has used; None where that can't be read."""
+    try:
+        fields = dict(line.split() for line in (_CGROUPS / "cpu.stat").read_text().splitlines())
+        return int(fields["usage_usec"]) / 1e6
+    except (OSError, ValueError, KeyError):
+        pass
+    try:
+        return int((_CGROUPS / "cpuacct" / "cpuacct.usage").read_text()) / 1e9
+    except (OSError, ValueError):
+        return None
+
+
 @dataclass(frozen=True)
 class _Counters:
-    """Seconds and counts since whenever: of this process, and of all on the cores of its affinity (``busy``)."""
+    """Seconds and counts since whenever: of this process, of all on the cores of its affinity (``busy``), and of its
+    control group."""
 
     own: float
     involuntary: int
     busy: float | None
     threads: tuple[float, float] | None
+    group: float | None
 
 
 def _counters() -> _Counters:
     usage = resource.getrusage(resource.RUSAGE_SELF)
-    return _Counters(usage.ru_utime + usage.ru_stime, usage.ru_nivcsw, _busy(), _scheduled())
+    return _Counters(usage.ru_utime + usage.ru_stime, usage.ru_nivcsw, _busy(), _scheduled(), _group())
 
 
 def _busy() -> float | None:

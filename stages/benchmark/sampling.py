@@ -89,10 +89,16 @@ class Sampler:
             with cases[side].surroundings():
                 self._warm(side, functions[side], call)
                 if self.index == timing.SIDES.index(side) or self.processes == 1:
-                    found = peaks(cases[side], call, alone=self.own and len(cases) == 1)
-                    self.emit(Memory(side, found))
+                    self.emit(
+                        Memory(side, peaks(cases[side], call, alone=len(cases) == 1 and self._alone(cases[side])))
+                    )
         with cases["reference"].surroundings(), cases["test"].surroundings():  # mode and TF32 are the run's: both alike
             self._sample(cases, functions)
+
+    def _alone(self, case: Case) -> bool:
+        """Whether a case's device holds no other: a reference of another dtype is made of the run's case."""
+        run = self.context.case
+        return self.own and (case is run or case.device.type != run.device.type)
 
     def _case(self, side: str, cases: Mapping[str, Case]) -> Case:
         """The case of one side; the same object for both where they do not differ in dtype or device."""

@@ -36,7 +36,8 @@ MOST_POINTS = 100_000
 def parse_grid(overrides: Sequence[str]) -> dict[str, list[Any]]:
     """``["alignment=1:128", "max_tensor_bytes=1MiB,2MiB"]`` as fields and their values, sizes in bytes.
 
-    A range ``A:B`` or ``A:B:STEP`` holds both ends; a list is written with commas.
+    A range ``A:B`` or ``A:B:STEP`` holds both ends; a list is written with commas. A field may come twice, with further
+    values; each value is one point.
 
     Raises:
         ConfigurationError: no such field, or a value that is not one of its.
@@ -44,7 +45,7 @@ def parse_grid(overrides: Sequence[str]) -> dict[str, list[Any]]:
     if not overrides:
         raise ConfigurationError("--grid: got nothing; valid: FIELD=VALUES.\nTry: --grid alignment=1:128")
     numbers = {item.name for item in fields(AccelConfig) if item.type in ("int | None", int | None)} | IN_BYTES
-    grid: dict[str, Sequence[Any]] = {}
+    grid: dict[str, list[Sequence[Any]]] = {}
     for override in overrides:
         name, sign, text = override.partition("=")
         name = name.removeprefix("accel.")
@@ -55,18 +56,11 @@ def parse_grid(overrides: Sequence[str]) -> dict[str, list[Any]]:
             raise invalid_choice("--grid", name, FIELDS, example=f"--grid {nearest}={FIELDS[nearest]}")
         parts = text.split(",")
         values = [_numbers(part, override, in_bytes=name in IN_BYTES) if name in numbers else [part] for part in parts]
-        grid[name] = values[0] if len(values) == 1 else tuple(itertools.chain.from_iterable(_few(values)))
-    _few(grid.values())
-    return {name: list(values) for name, values in grid.items()}
-
-
-def _few(values: Iterable[Sequence[Any]]) -> Iterable[Sequence[Any]]:
-    """``values``; ConfigurationError where they make too many points. A range is not written out for that."""
-    values = list(values)
-    points = math.prod(map(len, values))
+        grid.setdefault(name, []).extend(values)
+    points = math.prod(sum(map(len, values)) for values in grid.values())  # no range is written out for that
     if points > MOST_POINTS:
         raise ConfigurationError(f"--grid: got {points:,} points; valid: at most {MOST_POINTS:,}.\nTry: a larger step")
-    return values
+    return {name: list(dict.fromkeys(itertools.chain.from_iterable(values))) for name, values in grid.items()}
 
 
 def _numbers(part: str, override: str, *, in_bytes: bool) -> Sequence[int]:

@@ -8,6 +8,7 @@ DECLARATION = Declaration(
     stage="inductor_debug.stages.lower.stage:LowerStage",
     options=LowerConfig,
     order=30,
+    holds_times=True,
     reads=(*CASE, "backend"),
     follows=("capture",),
     by_default=True,

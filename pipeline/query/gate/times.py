@@ -10,8 +10,10 @@ import math
 from collections import defaultdict
 from collections.abc import Sequence
 from statistics import median
+from typing import Any
 
 from inductor_debug.models import stored
+from inductor_debug.pipeline.directory.folder import StoredFolder
 from inductor_debug.pipeline.directory.names import MANIFEST
 from inductor_debug.pipeline.directory.records import Machine
 from inductor_debug.pipeline.query.gate.judgement import NOTHING_TO_HOLD_TO, ONLY_IN_A, Scales, number
@@ -27,6 +29,7 @@ COLUMNS = {"latency": "ms", "latency on the device": "device_ms"}
 LEAST, MOST = 1e-6, 1e12
 """Milliseconds of a step: from a nanosecond to 30 years. What a stored file has beyond is no time."""
 UNKNOWN = "unknown"
+_HYDRA = ".hydra/hydra.yaml"
 PARTLY, FOUND = "partly warm", "it may have found a part of the code in the compilers' caches"
 """A kind of compilation of which no two are alike (:class:`~stages.artifacts.measurements.CacheUse`)."""
 
@@ -165,7 +168,7 @@ def _hold_compile_time(scales: Scales, a: StoredRun, b: StoredRun, elsewhere: st
     (before, met), (now, meets) = (_compile_time(run) for run in (a, b))
     if scales.limit("compile_s") is None or (before is None and now is None):
         return
-    what, busy = "compile time (s)", [_busy(run) for run in (a, b)]
+    what, busy = "compile time (s)", [_beside(run) or _busy(run) for run in (a, b)]
     reason, fails = "", False
     if before is None:
         reason = NOTHING_TO_HOLD_TO
@@ -202,6 +205,18 @@ def _busy(run: StoredRun) -> str:
     loads = [process.load for process in found.processes if process.load is not None] if found else []
     device = run.head.compiled_by.device if run.head.compiled_by else None
     return (reason_against(loads, device is None or device.name == "cpu") or "") if loads else ""
+
+
+def _beside(run: StoredRun) -> str:
+    """Why other jobs of its sweep may have worked while a run compiled; empty where they followed one another."""
+    stored = StoredFolder(run.folder)
+    found = stored.read_yaml(_HYDRA, dict[str, Any]).get("hydra") if stored.has(_HYDRA) else None
+    if not isinstance(found, dict) or found.get("mode") != "MULTIRUN" or not isinstance(found.get("launcher"), dict):
+        return ""
+    launcher = found["launcher"]
+    name = str(launcher.get("_target_", "")).rpartition(".")[2]
+    alone = name in ("", "BasicLauncher") or launcher.get("n_jobs") == 1
+    return "" if alone else f"other jobs of its sweep may have worked at the same time ({name})"
 
 
 def _hold_memory(scales: Scales, a: StoredRun, b: StoredRun) -> None:

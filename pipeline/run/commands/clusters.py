@@ -46,13 +46,28 @@ def check_launcher(launcher: Any, devices: Iterable[str | None], *, several: boo
             hint="cluster=basic",
         )
     options, example = known
-    if not any(_at(given, option) for option in options):
+    if not any(_gives_one(_at(given, option)) for option in options):
         raise ConfigurationError(
-            f"got none of {', '.join(options)}, and a job with device={found[0]}: two jobs would share it",
+            f"got no whole accelerator by {', '.join(options)}, and a job with device={found[0]}: two jobs would "
+            "share it",
             key="hydra.launcher",
             valid="a number of accelerators for each job",
             hint=example,
         )
+
+
+def _gives_one(value: Any) -> bool:
+    """Whether an option gives a job an accelerator at least that no other has: half of one, or a share, is none.
+
+    SLURM's ``gres`` is NAME, NAME:COUNT or NAME:TYPE:COUNT, with commas; ``mps`` and ``shard`` are shares of a GPU
+    (https://slurm.schedmd.com/gres.html).
+    """
+    if isinstance(value, Mapping):
+        return any(map(_gives_one, value.values()))
+    if isinstance(value, str):
+        parts = [part.removeprefix("gres:").removeprefix("gres/").split(":") for part in value.split(",")]
+        return any(part[0] not in ("", "mps", "shard") and part[-1].lstrip("0") != "" for part in parts)
+    return isinstance(value, int | float) and value >= 1
 
 
 def _at(node: Any, dotted: str) -> Any:

@@ -8,10 +8,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from inductor_debug.models.errors import RunDirectoryError
+from inductor_debug.pipeline.cache.turns import LOCKS
 from inductor_debug.pipeline.run.compiled_by import matters
 from inductor_debug.pipeline.run.processes.reuse import ALSO
 
-_CARRIED = (*ALSO, "PYTHONPATH", "HF_HUB_OFFLINE", "XDG_CACHE_HOME")
+_CARRIED = (*ALSO, LOCKS, "PYTHONPATH", "HF_HUB_OFFLINE", "XDG_CACHE_HOME")
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,8 @@ class Origin:
                     "sweep from such a folder"
                 ) from error
             try:
-                for name in [name for name in os.environ if _is_carried(name) and name not in self.variables]:
+                theirs = (name for name in os.environ if _is_carried(name) and name != LOCKS)
+                for name in [name for name in theirs if name not in self.variables]:
                     del os.environ[name]
                 os.environ.update(self.variables)
                 sys.argv[:] = self.command

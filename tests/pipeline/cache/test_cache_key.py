@@ -59,6 +59,7 @@ def test_rules_of_a_backend_may_have_waivers_that_expire(monkeypatch: pytest.Mon
         ("kerneldiff", "cpu", "cuda", False),
         ("kerneldiff", "cuda", "cpu", False),
         ("benchmark", "cpu", None, False),
+        ("lower", "cpu", None, False),  # it holds the time of the compilation
     ],
 )
 def test_what_an_accelerator_or_a_clock_had_part_in_is_of_one_machine(

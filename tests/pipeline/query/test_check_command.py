@@ -78,6 +78,15 @@ def test_what_a_graph_break_hides_is_not_called_fit(
     assert "capture/breaks.json: not JSON" in told and told.count("Try: ") == 1 and told.endswith(again)
 
 
+def test_a_field_of_a_grid_may_come_twice_and_a_value_is_one_point() -> None:
+    assert parse_grid(["alignment=1:4", "max_rank=2", "alignment=4,8"]) == {
+        "alignment": [1, 2, 3, 4, 8],
+        "max_rank": [2],
+    }
+    with pytest.raises(ConfigurationError, match="got 120,000 points"):
+        parse_grid(["alignment=1:60000", "alignment=1:60000"])
+
+
 def test_a_grid_over_bytes_takes_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run, out = str(stored_run(tmp_path / "run", 512)), str(tmp_path / "out")  # tensors of 8 KiB
     for words, sizes in (("4KiB,8KiB", [4096, 8192]), ("4KiB:12KiB:4KiB", [4096, 8192, 12288]), ("8191", [8191])):

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from stored_results import TIMES, compare_as_json, stored_result
 
 NOISE = (0.995, 1.0, 1.005, 1.0, 0.998)
@@ -24,6 +25,29 @@ def held(before: dict[str, Any], now: dict[str, Any], tmp_path: Path, capsys: An
     found = compare_as_json(a, b, capsys=capsys)
     tables = [{row["what"]: row for row in found["tables"][name]} for name in ("worse", "not_established")]
     return tables[0], tables[1], found["exit_code"]
+
+
+@pytest.mark.parametrize(
+    ("launcher", "mode", "reason"),
+    [
+        ({"_target_": "x.joblib_launcher.JoblibLauncher", "n_jobs": 8}, "MULTIRUN", "JoblibLauncher"),
+        ({"_target_": "x.joblib_launcher.JoblibLauncher", "n_jobs": 8}, "RUN", None),
+        ({"_target_": "x.joblib_launcher.JoblibLauncher", "n_jobs": 1}, "MULTIRUN", None),
+        ({"_target_": "x.basic_launcher.BasicLauncher"}, "MULTIRUN", None),
+        (None, "MULTIRUN", None),
+    ],
+)
+def test_a_compile_time_beside_other_jobs_of_a_sweep_is_not_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], launcher: Any, mode: str, reason: str | None
+) -> None:
+    a, b = stored_result(tmp_path / "a"), stored_result(tmp_path / "b", lowering={"compile_s": 90.0})
+    (b / ".hydra" / "hydra.yaml").write_text(yaml.safe_dump({"hydra": {"mode": mode, "launcher": launcher}}))
+    tables = compare_as_json(a, b, capsys=capsys)["tables"]
+    worse, unknown = ({row["what"]: row for row in tables[name]} for name in ("worse", "not_established"))
+    assert ("compile time (s)" in worse) == (reason is None)
+    if reason is not None:
+        told = f"B's is not established: other jobs of its sweep may have worked at the same time ({reason})"
+        assert unknown["compile time (s)"]["change"] == told
 
 
 def test_a_slower_step_is_worse_and_told_with_its_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

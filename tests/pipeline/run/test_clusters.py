@@ -20,7 +20,11 @@ BASIC = {"_target_": "hydra._internal.core_plugins.basic_launcher.BasicLauncher"
     [
         (SLURM, "hydra.launcher.gres=gpu:1"),
         (LOCAL | {"gpus_per_node": 1}, "cluster=basic"),  # of each job the first
+        (SLURM | {"gres": "shard:1"}, "hydra.launcher.gres=gpu:1"),  # a part of one
+        (SLURM | {"gres": "gpu:0"}, "hydra.launcher.gres=gpu:1"),
+        (SLURM | {"gpus_per_node": 0}, "hydra.launcher.gres=gpu:1"),
         (RAY, "hydra.launcher.ray.remote.num_gpus=1"),
+        (RAY | {"ray": {"remote": {"num_gpus": 0.5}}}, "hydra.launcher.ray.remote.num_gpus=1"),
         (JOBLIB | {"n_jobs": 2}, "cluster=basic"),
     ],
 )
@@ -38,6 +42,9 @@ def test_jobs_that_would_share_an_accelerator_are_refused(
     [
         (BASIC, "cuda", True),
         (SLURM | {"gres": "gpu:1"}, "cuda", True),
+        (SLURM | {"gres": "nvme:1,gpu:h100:10"}, "cuda", True),
+        (SLURM | {"gres": "gpu"}, "cuda", True),
+        (SLURM | {"gpus_per_node": 1}, "cuda", True),
         (RAY | {"ray": {"remote": {"num_gpus": 1}}}, "cuda", True),
         (RAY | {"ray": {"remote": {"resources": {"my_chip": 1}}}}, "neuron", True),
         (JOBLIB | {"n_jobs": 1}, "cuda", True),

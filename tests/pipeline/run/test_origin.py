@@ -41,3 +41,15 @@ def test_what_changes_the_code_is_that_of_the_sweep(tmp_path: Path, monkeypatch:
     with Origin(str(tmp_path), ["python"], {}).restored():
         assert "OMP_NUM_THREADS" not in os.environ and "NEURON_CC_FLAGS" not in os.environ
     assert (os.environ["OMP_NUM_THREADS"], os.environ["NEURON_CC_FLAGS"]) == ("1", "-O3")
+
+
+def test_where_jobs_agree_on_times_is_the_sweeps_else_the_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("INDUCTOR_DEBUG_LOCKS", "/shared")
+    there = Origin(str(tmp_path), ["python"], Origin.here().variables)
+    monkeypatch.setenv("INDUCTOR_DEBUG_LOCKS", "/of/the/node")
+    with there.restored():
+        assert os.environ["INDUCTOR_DEBUG_LOCKS"] == "/shared"
+    with Origin(str(tmp_path), ["python"], {}).restored():
+        assert os.environ["INDUCTOR_DEBUG_LOCKS"] == "/of/the/node"

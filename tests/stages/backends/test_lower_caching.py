@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from inductor_debug.stages.backends.compile_caches import cache_use
+from inductor_debug.stages.torch_internals.graph_cache import GraphLookups
 
 
 @pytest.fixture
@@ -40,6 +41,37 @@ def test_the_folder_is_named_where_files_were_found(folders: list[Path], made: t
     assert use.kind == kind and f"2 in {headers}" in use.reason
     assert str(inductor) not in use.reason and str(triton) not in use.reason
     assert use.found_in == {str(headers): 2}
+
+
+@pytest.mark.parametrize(
+    ("files", "lookups", "kind", "reason"),
+    [
+        (0, (2, 0, 0), "warm", "2 compiled graphs came out of the cache in "),
+        (0, (1, 1, 0), "partly warm", "TorchInductor compiled 1 graph not in the cache, beside "),
+        (2, (0, 0, 2), "partly warm", "TorchInductor compiled 2 graphs that torch can't store, beside "),
+        (
+            2,
+            (1, 0, 0),
+            "warm",
+            "no compiler ran: what was needed was among the compiled files that were there before: ",
+        ),
+    ],
+)
+def test_a_graph_that_is_compiled_anew_makes_no_warm_compilation(
+    folders: list[Path],
+    monkeypatch: pytest.MonkeyPatch,
+    files: int,
+    lookups: tuple[int, int, int],
+    kind: str,
+    reason: str,
+) -> None:
+    """Its object code may be there all the same, by content."""
+    told = iter((GraphLookups(0, 0, 0), GraphLookups(*lookups)))
+    monkeypatch.setattr(GraphLookups, "now", lambda: next(told))
+    fill(folders[0], *(f"{number}.so" for number in range(files)))
+    with cache_use(by_inductor=True) as use:
+        pass
+    assert use.kind == kind and use.reason.startswith(reason)
 
 
 @pytest.mark.parametrize("made", [(), ("kernel.so",)])

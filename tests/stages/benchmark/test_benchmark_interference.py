@@ -4,13 +4,22 @@ import os
 import subprocess
 import sys
 import threading
+from pathlib import Path
+from types import SimpleNamespace
 
 import numpy
 import pytest
 
 from inductor_debug.stages.artifacts.measurements import Load
-from inductor_debug.stages.benchmark import interval
-from inductor_debug.stages.benchmark.interference import SHARE, LoadMeter, reason_against, taken, usable_cores
+from inductor_debug.stages.benchmark import interference, interval
+from inductor_debug.stages.benchmark.interference import (
+    SHARE,
+    LoadMeter,
+    _Counters,
+    reason_against,
+    taken,
+    usable_cores,
+)
 
 
 def load(others=0.0, usable=2.0, threads=2, on_host=True, wall=1.0):
@@ -113,3 +122,38 @@ def test_the_meter_sees_a_neighbour_on_its_core_and_its_own_work():
 
 def test_usable_cores_are_at_most_those_of_the_affinity():
     assert 0 < usable_cores() <= len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize(
+    ("others", "in_group", "share"),
+    [
+        (0.25, 0.0, 0.0),  # 60 of 64 cores are idle
+        (63.0, 0.0, 0.5),  # of 64 cores one is left
+        (10.0, 1.0, 0.5),  # of the quota of two cores another process of the container has one
+    ],
+)
+def test_what_others_take_is_of_the_cores_that_they_can_take(
+    others: float, in_group: float, share: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A container with a quota of two cores on a machine of 64."""
+    (tmp_path / "cpu.max").write_text("200000 100000\n")
+    clock = iter((0.0, 1.0, 1.0))
+    worked = _Counters(2.0, 0, 2.0 + others, None, 2.0 + in_group)
+    told = iter((_Counters(0.0, 0, 0.0, None, 0.0), worked, worked))
+    monkeypatch.setattr(interference, "_CGROUPS", tmp_path)
+    monkeypatch.setattr(interference, "_affinity", lambda: 64.0)
+    monkeypatch.setattr(interference, "_counters", lambda: next(told))
+    monkeypatch.setattr(interference, "time", SimpleNamespace(perf_counter=lambda: next(clock)))
+    found = LoadMeter(2, on_host=True).read()
+    assert (found.usable, found.needed, found.others) == (2.0, 2.0, others)
+    assert found.taken == pytest.approx(share)
+
+
+def test_the_control_groups_own_time_is_read_in_either_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(interference, "_CGROUPS", tmp_path)
+    assert interference._group() is None
+    (tmp_path / "cpuacct").mkdir()
+    (tmp_path / "cpuacct" / "cpuacct.usage").write_text("2500000000\n")
+    assert interference._group() == 2.5
+    (tmp_path / "cpu.stat").write_text("usage_usec 1500000\nuser_usec 1000000\n")
+    assert interference._group() == 1.5

@@ -5,10 +5,13 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import benchmark_models
 import psutil
 import pytest
+import torch
 
 from inductor_debug.models.config import ModelConfig
 from inductor_debug.models.errors import UserError, mistake_in
@@ -16,6 +19,7 @@ from inductor_debug.stages.artifacts.measurements import Machine
 from inductor_debug.stages.backends.compiled import compiled_case
 from inductor_debug.stages.benchmark.config import BenchmarkConfig
 from inductor_debug.stages.benchmark.processes import SamplingDied, SamplingRaised, ended, sample_in_process
+from inductor_debug.stages.benchmark.sampling import Sampler
 from inductor_debug.stages.benchmark.stage import BenchmarkStage
 from inductor_debug.stages.contract import MemoryArtifacts, StageContext, StageResult
 from inductor_debug.stages.settings import BackendConfig, Settings
@@ -132,3 +136,27 @@ def test_while_processes_sample_this_one_holds_neither_model_nor_compiled_code(v
     context.progress = lambda _: alive.append(weight() is not None)
     assert BenchmarkStage(QUICK).run(context).status == "passed"
     assert alive and not any(alive)
+
+
+@pytest.mark.parametrize(
+    ("device", "other", "own", "alone"),
+    [
+        ("cuda", None, True, True),
+        ("cuda", None, False, False),
+        ("cuda", "cuda", True, False),
+        ("cpu", "cuda", True, True),
+    ],
+)
+def test_a_reference_of_another_dtype_is_not_alone_on_the_device_of_the_run(
+    device: str, other: str | None, own: bool, alone: bool
+) -> None:
+    """It is made of the run's case, whose weights stay there.
+
+    Args:
+        device: of the run's case. other: of another case, which is the reference; None where it is the run's.
+    """
+    run = SimpleNamespace(device=torch.device(device))
+    reference = run if other is None else SimpleNamespace(device=torch.device(other))
+    context: Any = SimpleNamespace(case=run)
+    sampler = Sampler(context, QUICK, 0, 2, lambda event: None, lambda case: None, own=own)
+    assert sampler._alone(reference) == alone
