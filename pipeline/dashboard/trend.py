@@ -6,7 +6,7 @@ import streamlit as st
 from inductor_debug.pipeline.dashboard.outputs import Outputs, cases
 
 TREND = {
-    "violations": "Violations of the profile",
+    "violations": "Findings of the profile, waived ones included",
     "test.median_ms": "Latency of the test side, ms",
     "test.compile_s": "Compilation, s",
 }

@@ -2,7 +2,6 @@
 
 import os
 import shlex
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -133,7 +132,7 @@ def _state(table: Table) -> tuple[State, str]:
 def _sentence(tables: Mapping[str, Table]) -> str:
     worse, better, unknown = (tables[name].rows for name in ("worse", "better", "not_established"))
     fails = [row for row in unknown if row.get("fails")]
-    case = [str(row["what"]) for row in fails if str(row.get("limit")).startswith("case:")]
+    case = [*dict.fromkeys(str(row["what"]) for row in fails if str(row.get("limit")).startswith("case:"))]
     said = []
     if case:
         more = f" and {len(case) - 3} more" if len(case) > 3 else ""
@@ -156,8 +155,12 @@ def _sentence(tables: Mapping[str, Table]) -> str:
 
 def _counts(rows: Sequence[Row]) -> str:
     """``3 findings of the profile and latency``."""
-    counts = Counter(str(row.get("limit") or "").partition(":")[0] for row in rows)
-    words = [_counted(key, count) for key, count in counts.items()]
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(str(row.get("limit") or "").partition(":")[0], []).append(row)
+    words = [
+        _counted(key, len({row.get("job") for row in each} if key in _NAMED else each)) for key, each in found.items()
+    ]
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
@@ -170,7 +173,8 @@ def _counted(key: str, count: int) -> str:
 def _then(folders: Sequence[Path], tables: Mapping[str, Table]) -> list[str]:
     """Commands that tell more of what is worse, or that make up for what B did not run."""
     second = shlex.quote(str(folders[1]))
-    if any("job" in row and row["job"] for row in tables["worse"].rows):
+    failing = [*tables["worse"].rows, *(row for row in tables["not_established"].rows if row.get("fails"))]
+    if any(row.get("job") for row in failing):
         return [f"inductor-debug list {second}"]
     limits = {str(row["limit"]).partition(":")[0] for row in tables["worse"].rows}
     remedy = _remedy(folders[1]) if tables["worse"].rows else ""

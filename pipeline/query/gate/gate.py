@@ -9,7 +9,7 @@ from inductor_debug.pipeline.directory.rundir import run_id
 from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.query.gate.case import case_differences, hold_case, measure_differences, told
 from inductor_debug.pipeline.query.gate.fit import hold_fit
-from inductor_debug.pipeline.query.gate.jobs import Job, Matched, Side, matched
+from inductor_debug.pipeline.query.gate.jobs import Job, Matched, Side, matched, settings_of_both
 from inductor_debug.pipeline.query.gate.judgement import Judgement, Outcome, Scales
 from inductor_debug.pipeline.query.gate.limits import Limits
 from inductor_debug.pipeline.query.gate.numbers import hold_numbers
@@ -97,15 +97,16 @@ def _of_runs(a: Job, b: Job, limits: Limits) -> Gate:
     runs = [open_run(job.folder) for job in (a, b)]
     head = [f"A, the baseline, is {run_id(a.folder)}. B, which is compared with it, is {run_id(b.folder)}."]
     gate = Gate(limits, [*head, *_about([(a, b)]), *_left_out(limits)], runs, of_runs=True)
-    gate.rows += [("", row) for row in _held(runs[0], runs[1], a.settings, b.settings, limits)]
+    gate.rows += [("", row) for row in _held(runs[0], runs[1], *settings_of_both(a, b), limits)]
     return gate
 
 
 def _of_sweeps(a: Side, b: Side, limits: Limits) -> Gate:
     found = matched(a.jobs, b.jobs)
+    both = sum(one.run is not None and other.run is not None for one, other in found.pairs)
     head = [
         f"A is {run_id(a.folder)} of {counted(len(a.jobs), 'job')}, B is {run_id(b.folder)} of "
-        f"{counted(len(b.jobs), 'job')}: {counted(len(found.pairs), 'job')} of B held to A's with the same "
+        f"{counted(len(b.jobs), 'job')}: {counted(both, 'job')} of B held to A's with the same "
         f"{', '.join(found.keys) or 'settings'}"
     ]
     head += [f"only in B, and held to nothing: {found.name(job) or run_id(job.folder)}" for job in found.only_b]
@@ -118,7 +119,7 @@ def _of_sweeps(a: Side, b: Side, limits: Limits) -> Gate:
         if one.run is None or other.run is None:
             gate.rows.append((name, _missing(one, other, "B's has no result: it was killed, rejected, or runs still")))
         else:
-            rows = _held(one.run, other.run, one.settings, other.settings, limits)
+            rows = _held(one.run, other.run, *settings_of_both(one, other), limits)
             gate.rows += [(name, row) for row in rows]
     if not any(job.run for job in a.jobs):
         nothing = Judgement("jobs", NO_RESULT, None, "no job of A has a result", "", Outcome.NOT_ESTABLISHED, True)
@@ -169,16 +170,18 @@ def _about(pairs: Sequence[tuple[Job, Job]]) -> list[str]:
     cases: dict[str, None] = {}
     measures: dict[str, None] = {}
     cached: dict[str, None] = {}
+    typed: dict[str, None] = {}
     for a, b in pairs:
-        keys = case_differences(a.settings, b.settings)
-        cases |= {told([key], a.settings, b.settings): None for key in keys}
-        keys = measure_differences(a.settings, b.settings)
-        measures |= {told([key], a.settings, b.settings): None for key in keys}
+        sides = settings_of_both(a, b)
+        cases |= {told([key], *sides): None for key in case_differences(*sides)}
+        measures |= {told([key], *sides): None for key in measure_differences(*sides)}
+        typed |= {side: None for side, job in (("A", a), ("B", b)) if not job.has_configuration}
         cached |= {stage.name: None for stage in (b.run.head.stages if b.run else ()) if stage.cached}
     sentences = {
         "not the same case, so that a result of one can't be held to the other's: ": cases,
         "held by other measures: ": measures,
         "B's from the cache, and not measured anew: ": cached,
+        "no configuration is stored, so that settings are what summary.json tells and what was typed, of ": typed,
     }
     return [f"{words}{', '.join(found)}" for words, found in sentences.items() if found]
 

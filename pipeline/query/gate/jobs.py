@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,10 +14,12 @@ from inductor_debug.pipeline.directory.names import SUMMARY
 from inductor_debug.pipeline.query import open_run
 from inductor_debug.pipeline.query.comparison import TECHNICAL, every_setting_of, without_technical
 from inductor_debug.pipeline.run.sweep.changes import as_text, telling_apart
+from inductor_debug.pipeline.run.sweep.rows import split_override
 from inductor_debug.stages.formatting import counted
 from inductor_debug.stages.stored_run import StoredRun
 
-_OF_RUN = ("model", "dtype", "device", "mode")
+NOT_TYPED = "not typed"
+_OF_RUN = ("model", "accel", "backend", "dtype", "device", "mode")
 
 
 @dataclass(frozen=True)
@@ -46,12 +48,34 @@ class Job:
 
     @cached_property
     def settings(self) -> dict[str, Any]:
-        """By dotted key; what ``summary.json`` tells of them where no configuration is stored."""
-        found = without_technical(self._stored)
-        if found or self.run is None:
-            return found
-        told = {key: getattr(self.run.head.run, key) for key in _OF_RUN}
-        return {key: value for key, value in told.items() if value is not None}
+        """By dotted key; :attr:`told` where no configuration is stored, as of an export."""
+        return without_technical(self._stored) or self.told
+
+    @property
+    def has_configuration(self) -> bool:
+        """Whether all settings are known."""
+        return bool(self._stored)
+
+    @cached_property
+    def told(self) -> dict[str, Any]:
+        """What ``summary.json`` tells of the settings: what ran, and the values that were typed."""
+        if self.run is None:
+            return {}
+        known = {key: getattr(self.run.head.run, key) for key in _OF_RUN}
+        return {key: value for key, value in known.items() if value is not None} | self.typed
+
+    @cached_property
+    def typed(self) -> dict[str, Any]:
+        """The values that were typed for it, by dotted key; those of a job without a result are not looked for."""
+        return {} if self.run is None else without_technical(dict(map(split_override, self.run.head.run.overrides)))
+
+
+def settings_of_both(a: Job, b: Job) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The settings of two jobs, of which the same is known: where one has no configuration, what both tell."""
+    if a.has_configuration and b.has_configuration:
+        return a.settings, b.settings
+    nothing = dict.fromkeys([*a.told, *b.told], NOT_TYPED)
+    return nothing | a.told, nothing | b.told
 
 
 @dataclass(frozen=True)
@@ -95,24 +119,29 @@ def matched(a: Sequence[Job], b: Sequence[Job]) -> Matched:
     """The jobs of A with those of B that have the same settings, of those that tell the jobs of A or of B apart.
 
     How a job was run hinders no match. Of several jobs with the same settings those are matched first that were run the
-    same way, and the rest in their order.
+    same way, and the rest in their order. Jobs that are left are matched by what was typed for them, as where a file
+    that a group's name stands for was edited between the sweeps: what differs is then judged.
     """
     keys = [*dict.fromkeys(key for jobs in (a, b) for key in telling_apart([job.known for job in jobs], TECHNICAL))]
     settings = [key for key in keys if not key.startswith(TECHNICAL)]
     left = {job.folder: job for job in b}
     found: dict[Path, Job] = {}
-    for by in (keys, settings):
+    typed = [*dict.fromkeys(key for jobs in (a, b) for key in telling_apart([job.typed for job in jobs], TECHNICAL))]
+    ways: list[Callable[[Job], str]] = [
+        lambda job: _key(job.known, keys), lambda job: _key(job.known, settings), lambda job: _key(job.typed, typed)
+    ]  # fmt: skip
+    for way in ways if typed else ways[:2]:
         waiting: dict[str, list[Job]] = defaultdict(list)
         for job in left.values():
-            waiting[_key(job, by)].append(job)
+            waiting[way(job)].append(job)
         for job in a:
-            same = waiting[_key(job, by)]
+            same = waiting[way(job)]
             if job.folder not in found and same:
                 found[job.folder] = same.pop(0)
                 del left[found[job.folder].folder]
-    in_a, in_b = (Counter(_key(job, settings) for job in jobs) for jobs in (a, b))
+    in_a, in_b = (Counter(_key(job.known, settings) for job in jobs) for jobs in (a, b))
     only_a = [(job, _lacking(in_a[key], in_b[key])) for job in a
-              if job.folder not in found and (key := _key(job, settings))]  # fmt: skip
+              if job.folder not in found and (key := _key(job.known, settings))]  # fmt: skip
     return Matched(keys, [(job, found[job.folder]) for job in a if job.folder in found], only_a, [*left.values()])
 
 
@@ -121,5 +150,5 @@ def _lacking(in_a: int, in_b: int) -> str:
     return f"B has {counted(in_b, 'such job')}, A has {in_a}" if in_b else "B has no such job"
 
 
-def _key(job: Job, keys: Iterable[str]) -> str:
-    return json.dumps([job.known.get(key) for key in keys], sort_keys=True)
+def _key(known: Mapping[str, Any], keys: Iterable[str]) -> str:
+    return json.dumps([known.get(key) for key in keys], sort_keys=True)

@@ -1,5 +1,6 @@
 """Whether the numbers are as right as they were: verdicts, errors in noise floors, and errors of single operations."""
 
+import re
 from collections import defaultdict
 from pathlib import PurePosixPath
 
@@ -17,15 +18,19 @@ WRONG = ("wrong", "slope")
 SEEN = ("right", *WRONG)
 """States of an operation, as of :class:`~stages.artifacts.localization.NodeRow`."""
 Operation = tuple[str, str, str, str]
+_FURTHER = re.compile(r"(?: ?\((?:draw|run) \d+\))+$")
+"""Ends the name of a tensor of a further draw of inputs, or of the test side's further run."""
 
 
 def hold_numbers(scales: Scales, a: StoredRun, b: StoredRun) -> None:
     """Hold B's verdicts and errors, by tensor and by operation."""
     first, second = (run.head.numerics.verdict if run.head.numerics else None for run in (a, b))
     tables = [files.OUTPUTS.read(run.artifacts) for run in (a, b)]
-    before, now = ({tensor_name(row): row for row in rows or []} for rows in tables)
+    before, now = (_by_tensor(rows or []) for rows in tables)
     tested = second is None or not _says_nothing(second)
     changed = [_hold_tensor(scales, name, row, now.get(name), tested) for name, row in before.items()]
+    if first is not None and not _says_nothing(first):
+        changed += [_hold_new(scales, name, row) for name, row in now.items() if name not in before]
     limit = scales.limit("verdict")
     if limit is None or not tested or not (moved := _moved(first, second, limit)) or moved not in changed:
         _hold_verdict(scales, "numerics", first, second)  # else it is that of a tensor, and no further one
@@ -36,6 +41,28 @@ def tensor_name(row: Row) -> str:
     """``gradient head.weight``; of one that is all of its kind the kind alone."""
     kind, path = str(row["kind"]), str(row["path"])
     return kind if kind == path else f"{kind} {path}"
+
+
+def _by_tensor(rows: list[Row]) -> dict[str, Row]:
+    """Tensor → its worst row: one of a further draw, or of a further run, is there only where it failed."""
+    found: dict[str, Row] = {}
+    for row in rows:
+        name = _FURTHER.sub("", tensor_name(row))
+        found[name] = max(found.get(name, row), row, key=_severity)
+    return found
+
+
+def _severity(row: Row) -> tuple[int, float]:
+    return rank(row["verdict"]), _error(row, "ratio") or 0.0
+
+
+def _hold_new(scales: Scales, name: str, row: Row) -> int:
+    """Hold a tensor of which A has no row, as of a step that raised; how the verdict moved."""
+    limit, verdict = scales.limit("verdict"), str(row["verdict"])
+    if limit is None or rank(verdict) <= rank(limit):
+        return 0
+    scales.worse("verdict", name, None, verdict, "A has no such failure")
+    return 1
 
 
 def rank(verdict: str | None) -> int:
@@ -71,6 +98,8 @@ def _hold_verdict(scales: Scales, what: str, a: str | None, b: str | None, teste
 
 def _hold_tensor(scales: Scales, name: str, before: Row, now: Row | None, tested: bool) -> int:
     """Hold a tensor's verdict, else its error; how the verdict moved."""
+    if now is None and tested and rank(before["verdict"]) > rank("within_tolerance"):
+        return 0  # what fails no more has no row, as of a step that raised
     if now is None:
         key = "error" if scales.limit("verdict") is None else "verdict"
         scales.lacks(key, name, before["verdict"], None)
@@ -128,7 +157,10 @@ def _not_looked_at(side: str, run: StoredRun) -> str:
 def _hold_operation(scales: Scales, operation: Operation, before: list[Row], now: list[Row]) -> None:
     what = f"operation {_name(operation)}"
     wrong = [sum(row["state"] in WRONG for row in rows) for rows in (before, now)]
-    if wrong[0] != wrong[1]:
+    if before and not now:
+        was = f"{wrong[0]} wrong" if wrong[0] else "right"
+        scales.unknown("local_error", what, was, None, "B's was not seen: another kernel may hold it", fails=False)
+    elif wrong[0] != wrong[1]:
         keep = scales.worse if wrong[1] > wrong[0] else scales.better
         keep(
             "local_error",
@@ -140,8 +172,6 @@ def _hold_operation(scales: Scales, operation: Operation, before: list[Row], now
     elif before and now:
         a, b = (max((number(row["ratio"]) or 0.0 for row in rows), default=0.0) for rows in (before, now))
         scales.amount("local_error", f"{what}: error in noise floors", a, b, noise=FLOOR)
-    elif before:
-        scales.unknown("local_error", what, "right", None, "B's was not seen: another kernel may hold it", fails=False)
 
 
 def _by_operation(rows: list[Row]) -> dict[Operation, list[Row]]:

@@ -28,7 +28,9 @@ def hold_statuses(scales: Scales, a: StoredRun, b: StoredRun) -> None:
     for what, before, now in worse if len(worse) > limit else []:
         scales.worse("stages", what, before, now, headline(b.message(what.removeprefix("stage "))) or "ended worse")
     for what, before, now in pairs:
-        if _rank(now) < _rank(before):
+        if _rank(now) < _rank(before) and now == "skipped":
+            scales.unknown("stages", what, before, now, "B did not come to it", fails=False)
+        elif _rank(now) < _rank(before):
             scales.better("stages", what, before, now, "ended better")
 
 

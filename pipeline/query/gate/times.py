@@ -64,6 +64,10 @@ def same_reference(a: StoredRun, b: StoredRun) -> bool:
     first, second = a.head.compiled_by, b.head.compiled_by
     if first is None or second is None or first.model is None or first.model != second.model:
         return False
+    if any(_benchmark(run).reference.compile_s != 0.0 for run in (a, b)):  # it may be compiled, by what is under test
+        kinds = ("versions", "commit", "options", "options_before")
+        if any(getattr(first, kind) != getattr(second, kind) for kind in kinds):
+            return False
     versions = all(first.versions.get(name) == second.versions.get(name) for name in REFERENCE_VERSIONS)
     return versions and (first.variables, first.settings, first.device) == (
         second.variables, second.settings, second.device)  # fmt: skip
@@ -74,8 +78,9 @@ def _machine(run: StoredRun) -> dict[str, str] | None:
         manifest = run.artifacts.read_json(MANIFEST)
     except FileNotFoundError:
         return None
-    if "machine" not in manifest or run.head.compiled_by is None:
-        return None
+    found = manifest.get("machine")
+    if run.head.compiled_by is None or found is None or (isinstance(found, dict) and "hostname" not in found):
+        return None  # as an export, which names no machine
     machine: Machine = stored.shaped(manifest["machine"], Machine, run.folder / MANIFEST)
     device = run.head.compiled_by.device
     found = {"host": machine.hostname, "cpu": machine.cpu, "cores": str(machine.cores_usable)}

@@ -181,26 +181,28 @@ def _values(before: Row, after: Row) -> Iterator[tuple[str, str | None, str | No
         if stage is not None and not all(row.get(f"stage.{stage}") in _RESULT for row in (before, after)):
             continue
         there, here = before.get(column), after.get(column)
-        if column.startswith("violations."):
-            there, here = there or 0, here or 0
+        if column.startswith("violations."):  # a rule that was checked and has no finding has no column of its own
+            there = 0 if there is None and before.get("violations") is not None else there
+            here = 0 if here is None and after.get("violations") is not None else here
         if there != here:
             yield column, _text(there), _text(here)
 
 
 def _failures(before: Row, after: Row) -> Iterator[tuple[str, str | None, str | None]]:
     gone, new = failures_in(before), failures_in(after)
-    for fingerprint in [key for key in gone if key not in new and _looked_for(gone[key], after)]:
+    for fingerprint in [key for key in gone if key not in new and _looked_for(gone[key], before, after)]:
         yield FAILURES, fingerprint, None
-    for fingerprint in [key for key in new if key not in gone and _looked_for(new[key], before)]:
+    for fingerprint in [key for key in new if key not in gone and _looked_for(new[key], after, before)]:
         yield FAILURES, None, fingerprint
 
 
-def _looked_for(failure: ReproRecord, row: Row) -> bool:
-    """Whether a job would have told of a failure: its stages came to an end, none that looks for such was skipped, and
-    each violation has its script, of which so many are written."""
+def _looked_for(failure: ReproRecord, met: Row, row: Row) -> bool:
+    """Whether a job would have told of a failure that another ``met``: its stages came to an end, those that look for
+    such to a result, as the other's did, and each violation has its script, of which so many are written."""
     if rule_of(failure):
-        return _is_whole(row) and not may_be_in(row, failure)
-    return _is_whole(row) and not any(row.get(stage) == "skipped" for stage in ("stage.kerneldiff", "stage.minify"))
+        return _is_whole(row) and row.get("stage.constrain") in _RESULT and not may_be_in(row, failure)
+    looked = [stage for stage in ("stage.kerneldiff", "stage.minify") if met.get(stage) in _RESULT]
+    return _is_whole(row) and all(row.get(stage) in _RESULT for stage in looked)
 
 
 def _is_whole(row: Row) -> bool:

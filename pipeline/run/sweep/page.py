@@ -82,7 +82,8 @@ def _fit(rows: Sequence[Row]) -> str:
     fit = sum(not count for count in counts)
     some = [count for count in counts if count]
     span = " to ".join(dict.fromkeys(map(str, (min(some), max(some))))) if some else ""
-    found = f": {span} {'violation' if span == '1' else 'violations'} in {'each' if not fit else 'the others'}"
+    others = "each" if not fit else "the other" if len(some) == 1 else "the others"
+    found = f": {span} {'violation' if span == '1' else 'violations'} in {others}"
     return (
         f" {fit or 'None'} of {counted(len(counts), 'job')} that {'was' if len(counts) == 1 else 'were'} checked "
         f"{'fits' if fit < 2 else 'fit'} the profile{found if some else ''}.{unknown}"

@@ -34,7 +34,7 @@ NUMERICS_IN_WORDS = {
 """What a job's numbers are → what that says."""
 MEASURES = {
     "verdict": "Verdict",
-    "violations": "Violations of the profile",
+    "violations": "Findings of the profile, waived ones included",
     "numerics": "Are the numbers right?",
     "max_abs": "Largest absolute error",
     "test.median_ms": "Latency of the test side, ms",

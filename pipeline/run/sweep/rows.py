@@ -114,11 +114,13 @@ def _broken(violations: Violations, status: str | None) -> int | None:
 
 
 def _without_script(violations: Violations, failures: Iterable[ReproRecord]) -> frozenset[str]:
-    """Rules with more findings than scripts stand for, where not all that the rest are is waived or undecided."""
+    """Rules with more findings than scripts stand for, where the rest are not all waived or undecided. What a profile
+    only warns of has no script."""
     shown = Counter[str]()
     for failure in failures:
         shown[rule_of(failure)] += failure.violations
-    if (violations.by_severity or {}).get("error", 0) <= shown.total() - shown[""]:
+    known = violations.by_severity or {}
+    if known.get("error", 0) + known.get("warning", 0) <= shown.total() - shown[""]:
         return frozenset()
     return frozenset(rule for rule, count in (violations.by_rule or {}).items() if count > shown[rule])
 

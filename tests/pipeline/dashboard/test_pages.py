@@ -159,7 +159,7 @@ def swept(root: Path) -> Path:
 
 def test_a_sweep_is_a_table_over_the_axes_that_are_chosen(swept: Path) -> None:
     page = shown("sweeps", swept)
-    by_label(page.selectbox, "Measure").select("Violations of the profile")
+    by_label(page.selectbox, "Measure").select("Findings of the profile, waived ones included")
     assert list(page.dataframe[0].value.loc[0, ["sweep", "jobs", "verdict"]]) == ["s", 3, "passed (3)"]
     table = run(page).dataframe[1].value
     assert table.loc["1"].to_dict() == {"float16": "5", "float32": "3"}

@@ -173,6 +173,37 @@ def test_without_a_stored_configuration_the_summary_tells_the_case(
     assert [row["what"] for row in compare_as_json(a, b, capsys=capsys)["tables"]["not_established"]] == ["dtype"]
 
 
+def test_without_a_stored_configuration_what_was_typed_tells_the_case_too(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of an export, which has none; the other side may have one, but is known by the same then."""
+    a, c = stored_result(tmp_path / "a", without=(".hydra/config.yaml",)), stored_result(tmp_path / "c")
+    typed = {"run/overrides": ["model=nets", "model.batch_size=4"]}
+    b = stored_result(tmp_path / "b", without=(".hydra/config.yaml",), summary=typed)
+    d = stored_result(tmp_path / "d", summary=typed)
+    for one, other, code in ((a, b, 1), (a, d, 1), (a, c, 0), (b, d, 0)):
+        found = compare_as_json(one, other, capsys=capsys)
+        rows = [(row["what"], row["A"], row["B"]) for row in found["tables"]["not_established"]]
+        assert rows == ([("model.batch_size", "not typed", "4")] if code else []) and found["exit_code"] == code
+        assert any(line.startswith("no configuration is stored, so that settings are") for line in found["told"])
+
+
+def test_a_job_is_matched_where_the_file_that_its_group_names_was_edited(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def sweep_of(folder: Path, waivers: int, **more: Any) -> Path:
+        for chip, count in (("chip_a", waivers), ("chip_b", 0)):
+            profile = {"accel/name": chip, "accel/waivers": [{"rule": "alignment"}] * count}
+            stored_result(folder / chip, settings=profile, summary={"run/overrides": [f"accel={chip}"]} | more)
+        return folder
+
+    a, b = sweep_of(tmp_path / "a", 0), sweep_of(tmp_path / "b", 1, **{"graphs/guards": 21})
+    found = compare_as_json(a, b, capsys=capsys)
+    assert [row["what"] for row in found["tables"]["worse"]] == ["guards", "guards"]
+    assert any(line.startswith("held by other measures: accel.waivers") for line in found["told"])
+    assert found["told"][0].endswith("2 jobs of B held to A's with the same accel.name, accel.waivers")
+
+
 def test_what_is_from_the_cache_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     b = stored_result(tmp_path / "b", summary={"stages/lower/cached": True})
     found = compare_as_json(stored_result(tmp_path / "a"), b, capsys=capsys)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from in_browser import PHONE, WIDE, accessibility_violations
-from stored_results import output, stored_result
+from stored_results import TIMES, output, stored_result
 
 from inductor_debug.pipeline import cli
 
@@ -56,6 +56,14 @@ def test_what_is_no_worse_is_said_so(tmp_path: Path) -> None:
     page = page_of(tmp_path, *two(tmp_path), code=0)
     assert told(page) == "No worse. B is no worse than A in anything that was compared."
     assert commands(page) == []
+
+
+def test_two_clocks_of_one_run_are_one_latency(tmp_path: Path) -> None:
+    slower = {side: tuple(1.5 * value if side == "test" else value for value in TIMES[side]) for side in TIMES}
+    device = {"reference": 0.9, "test": 0.9}
+    a = stored_result(tmp_path / "a", device=device)
+    b = stored_result(tmp_path / "b", device=device, times=slower)
+    assert told(page_of(tmp_path, a, b, code=1)) == "Worse. B is worse than A in latency."
 
 
 def test_another_case_comes_first(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from stored_results import compare_as_json, node, output, stored_result, violati
 FINDING = "finding alignment (pad): aten.mm.default args[1] in head"
 TENSOR = "output logits"
 OPERATION = "operation aten.mm.default in head (forward)"
+DEFECT = {"summary": {"numerics/verdict": "defect"}}
 Case = tuple[dict[str, Any], dict[str, Any], str, str]
 
 WORSE: dict[str, Case] = {
@@ -30,6 +31,17 @@ WORSE: dict[str, Case] = {
     "bytes that findings cost": ({}, {"cost": 129}, "cost of alignment (pad)", "cost_bytes: 1.0"),
     "the verdict on numbers": ({}, {"summary": {"numerics/verdict": "defect"}}, "numerics", "verdict: within_floor"),
     "a tensor's verdict": ({}, {"outputs": [output(verdict="defect")]}, TENSOR, "verdict: within_floor"),
+    "a tensor's verdict for further inputs": (
+        {}, {"outputs": [output(), output(path="logits (draw 3)", verdict="defect")], **DEFECT}, TENSOR,
+        "verdict: within_floor"),
+    "a further tensor's verdict for further inputs": (
+        {"outputs": [output(), output(path="logits (draw 3)", verdict="defect"), output(path="pooled")], **DEFECT},
+        {"outputs": [output(path="logits (draw 2)", verdict="defect"), output(path="pooled"),
+                     output(path="pooled (draw 5)", verdict="defect")], **DEFECT},
+        "output pooled", "verdict: within_floor"),
+    "a step that raises for further inputs": (
+        {}, {"outputs": [output(), output(path="all (draw 2)", verdict="defect", ratio="", rmse="")], **DEFECT},
+        "output all", "verdict: within_floor"),
     "a pass by tolerance alone": (
         {}, {"outputs": [output(verdict="within_tolerance")]}, TENSOR, "verdict: within_floor"),
     "numbers that were not exercised": (
@@ -73,6 +85,7 @@ WORSE: dict[str, Case] = {
 }  # fmt: skip
 BACKWARDS_TOO = [name for name in WORSE if name not in ("an error that is no number", "another effect",
                                                         "a finding in one of two files",
+                                                        "a step that raises for further inputs",
                                                         "a wrong operation where none was looked at")]  # fmt: skip
 
 
@@ -95,7 +108,7 @@ def test_a_verdict_that_no_tensor_of_a_explains_is_held(tmp_path: Path, capsys: 
     new = [output(verdict="exact"), output(path="pooled", verdict="defect")]
     before = {"outputs": [output(verdict="defect")], "summary": {"numerics/verdict": "within_floor"}}
     found = compared(before, {"outputs": new, "summary": {"numerics/verdict": "defect"}}, tmp_path, capsys)["tables"]
-    assert [row["what"] for row in found["worse"]] == ["numerics"]
+    assert [row["what"] for row in found["worse"]] == ["output pooled"]
     assert [row["what"] for row in found["better"]] == ["output logits"]
 
 
@@ -147,6 +160,36 @@ def test_what_is_not_to_be_judged_is_not(name: str, tmp_path: Path, capsys: pyte
     found = compare_as_json(a, b, "--limits", tmp_path / "limits.yaml", capsys=capsys)
     assert found["exit_code"] == 0 and found["tables"]["worse"] == []
     assert f"not judged, as the limits say: {limit.partition(':')[0]}" in found["told"]
+
+
+def test_a_step_that_raises_no_more_is_better(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of what fails no more there is no row."""
+    before, now, *_ = WORSE["a step that raises for further inputs"]
+    found = compared(now, before, tmp_path, capsys)
+    assert [row["what"] for row in found["tables"]["better"]] == ["numerics"]
+    assert (found["tables"]["not_established"], found["exit_code"]) == ([], 0)
+
+
+@pytest.mark.parametrize(("state", "was"), [("wrong", "1 wrong"), ("right", "right")])
+def test_an_operation_that_b_did_not_see_is_no_better(
+    state: str, was: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    unseen = node(state="not_checked", ratio="")
+    tables = compared({"nodes": [node(state=state)]}, {"nodes": [unseen]}, tmp_path, capsys)["tables"]
+    assert tables["better"] == [] and [(row["what"], row["A"], row["fails"]) for row in tables["not_established"]] == [
+        (OPERATION, was, False)
+    ]
+
+
+@pytest.mark.parametrize("status", ["failed", "crashed", "timed_out"])
+def test_a_stage_that_b_did_not_come_to_is_no_better(
+    status: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, now = ({"summary": {"stages/kerneldiff/status": each}} for each in (status, "skipped"))
+    tables = compared(before, now, tmp_path, capsys)["tables"]
+    assert tables["better"] == [] and [(row["what"], row["fails"]) for row in tables["not_established"]] == [
+        ("stage kerneldiff", False)
+    ]
 
 
 NO_WORSE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {

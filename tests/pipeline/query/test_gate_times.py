@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import yaml
-from stored_results import TIMES, compare_as_json, stored_result
+from stored_results import MACHINE, TIMES, compare_as_json, stored_result
 
 NOISE = (0.995, 1.0, 1.005, 1.0, 0.998)
 Rows = dict[str, dict[str, Any]]
@@ -25,6 +25,30 @@ def held(before: dict[str, Any], now: dict[str, Any], tmp_path: Path, capsys: An
     found = compare_as_json(a, b, capsys=capsys)
     tables = [{row["what"]: row for row in found["tables"][name]} for name in ("worse", "not_established")]
     return tables[0], tables[1], found["exit_code"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "versions", "paired"),
+    [(0.0, {"triton": "3.6"}, True), (None, {"triton": "3.6"}, False), (None, {}, True)],
+)
+def test_a_reference_that_is_compiled_is_the_same_only_where_what_compiled_it_is(
+    reference: float | None, versions: dict[str, str], paired: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both sides of B are half as fast again: by the machine, or by another compiler of both."""
+    known = {"benchmark/reference/compile_s": reference}
+    other = {f"compiled_by/versions/{name}": version for name, version in versions.items()}
+    before, now = {"summary": known}, {"summary": known | other, "times": times(1.5, 1.5)}
+    worse, unknown, code = held(before, now, tmp_path, capsys)
+    assert worse == {} and code == (0 if paired else 1)
+    assert ("latency (ms)" in unknown) is not paired
+
+
+def test_of_an_export_no_machine_is_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    nameless = {name: value for name, value in MACHINE.items() if name != "hostname"}
+    a = stored_result(tmp_path / "a", files={"manifest.json": {"machine": nameless}})
+    found = compare_as_json(a, stored_result(tmp_path / "b"), capsys=capsys)
+    told = {row["what"]: row["change"] for row in found["tables"]["not_established"]}
+    assert told["latency (ms)"] == "not compared: which machine A ran on is not known" and found["exit_code"] == 0
 
 
 @pytest.mark.parametrize(

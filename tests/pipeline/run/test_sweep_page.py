@@ -77,7 +77,7 @@ def test_lines_that_coincide_are_one_and_far_values_have_a_logarithmic_axis(tmp_
     page = sweep(tmp_path / "near").read_text()
     assert page.count("<polyline") == 1 and "float32 = float16" in page and "(logarithmic)" not in page
     [title] = re.findall(r"<figcaption>(.*?)</figcaption>", sweep(tmp_path / "far", (1, 8, 200)).read_text())
-    assert title == "Violations of the profile (logarithmic)"
+    assert title == "Findings of the profile, waived ones included (logarithmic)"
 
 
 def test_a_change_of_many_digits_is_told_with_three() -> None:
@@ -112,7 +112,7 @@ def test_a_verdict_on_numbers_is_said_in_words(tmp_path: Path) -> None:
 def test_one_axis_has_all_measures_in_one_table(tmp_path: Path) -> None:
     page = sweep(tmp_path / "sweep", dtypes=("float32",)).read_text()
     head, *rows = rows_of(page, "pivot-1")
-    assert head[:3] == ["accel.alignment", "Verdict", "Violations of the profile"]
+    assert head[:3] == ["accel.alignment", "Verdict", "Findings of the profile, waived ones included"]
     assert [row[2] for row in rows] == ["8", "16", "32"] and 'id="pivot-2"' not in page
     (points,) = re.findall(r'polyline points="([^"]*)"', page)
     heights = [float(point.split(",")[1]) for point in points.split()]

@@ -77,9 +77,29 @@ def test_what_a_job_did_not_establish_is_compared_with_nothing() -> None:
 
 def test_a_failure_is_not_gone_where_nobody_looked_for_it() -> None:
     """A strict profile that is broken skips the stages behind it."""
-    looked, broken = row("a", 1, ("f1",), alignment="8"), row("b", 1, alignment="32") | {"stage.kerneldiff": "skipped"}
-    for rows in ([looked, broken], [broken, looked]):
+    looked = row("a", 1, ("f1",), alignment="8") | {"stage.kerneldiff": "failed"}
+    broken, without = (row("b", 1, alignment="32") | more for more in ({"stage.kerneldiff": "skipped"}, {}))
+    for rows in ([looked, broken], [broken, looked], [looked, without], [without, looked]):
         assert "failures" not in {change.column for change in changes_of(rows)[1]}
+    right = broken | {"stage.kerneldiff": "passed"}
+    assert Change("alignment", "8", "32", "", "a", "failures", "f1", None) in changes_of([looked, right])[1]
+
+
+def test_what_a_profile_only_warns_of_is_not_gone(tmp_path: Path) -> None:
+    """A script is written where a strict profile is broken."""
+    shown = {"failure_class": "violation:alignment", "path": "repros/x.py", "violations": 2, "fingerprint": "f1"}
+    jobs = [job(tmp_path / name, overrides=[f"accel={name}"], total=2, by_severity={kind: 2}, repros=repros)
+            for name, kind, repros in (("strict16", "error", [shown]), ("warn16", "warning", []))]  # fmt: skip
+    assert write_sweep_table(tmp_path, jobs).told == ["failure f1 (violation:alignment) in at least 1 of 2 runs"]
+
+
+def test_a_profile_without_rules_has_no_count_of_violations(tmp_path: Path) -> None:
+    jobs = [job(tmp_path / name, overrides=[f"accel={name}"], total=total, by_rule=by_rule)
+            for name, total, by_rule in (("none", None, {}), ("warn16", 83, {"alignment": 83}),
+                                         ("warn8", 0, {}))]  # fmt: skip
+    told = write_sweep_table(tmp_path, jobs).told
+    assert told == ["accel none → warn16: violations.alignment - → 83",
+                    "accel warn16 → warn8: violations.alignment 83 → 0"]  # fmt: skip
 
 
 def test_a_violation_is_neither_gone_nor_new_where_others_are_left_without_a_script(tmp_path: Path) -> None:
