@@ -13,6 +13,7 @@ Anything else raises :class:`~models.errors.DamagedError`, whose message names t
 valid there. A missing file raises FileNotFoundError, for a file may rightly be missing.
 """
 
+import contextlib
 import csv
 import errno
 import io
@@ -336,3 +337,12 @@ def _whole_letters(value: Any) -> Any:
     if isinstance(value, dict):
         return {_whole_letters(key): _whole_letters(item) for key, item in value.items()}
     return [_whole_letters(item) for item in value] if isinstance(value, list) else value
+
+
+def whole_lines(path: Path) -> Iterator[dict[str, Any]]:
+    """Mappings of a file of JSON lines of our own, but for torn ones: a process was killed as it wrote them."""
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        with contextlib.suppress(ValueError):
+            found = json.loads(line)
+            if isinstance(found, dict):
+                yield found

@@ -1,5 +1,6 @@
 """What a stage's result depends on, as far as it is known before the stage runs."""
 
+import contextlib
 import datetime
 import functools
 import hashlib
@@ -23,6 +24,8 @@ from inductor_debug.stages.settings import Settings, may_declare
 
 SCHEMA = 2
 ABSENT = "not there"
+_CPU, _BOOT = Path("/proc/cpuinfo"), Path("/proc/sys/kernel/random/boot_id")
+_QUOTA = Path("/sys/fs/cgroup/cpu.max")
 _PCI_DRIVERS = Path("/sys/bus/pci/drivers")
 WHICH_DEVICES = re.compile(
     "VISIBLE_(DEVICES|CORES|MODULES|CHIPS)$|^ZE_AFFINITY_MASK$|^ONEAPI_DEVICE_SELECTOR$|^GPU_DEVICE_ORDINAL$"
@@ -59,7 +62,6 @@ def parts_of(
     read = settings.narrowed(declaration.reads or ())
     given = {"options": jsonable(options), "settings": jsonable(read)}
     devices = {settings.device, read.reference.device or "cpu"}
-    times = bool(declaration.timed) or declaration.holds_times
     return {
         "stage": declaration.name,
         **given,
@@ -69,7 +71,7 @@ def parts_of(
         "versions": dict(versions),
         "source": source,
         "variables": dict(sorted(variables.items())),
-        "machine": _machine(machine, devices, times) if declaration.uses_torch or times else {},
+        "machine": _machine(machine, devices, declaration) if declaration.uses_torch or _times(declaration) else {},
         "schema": SCHEMA,
     }
 
@@ -109,12 +111,20 @@ def content_of(path: str) -> str:
     """SHA-256 of a file's content, or of the names, sizes and times of what is in a folder; or that none is there."""
     try:
         if os.path.isdir(path):
-            below = [Path(folder) / name for folder, _, names in os.walk(path) for name in names]
-            found = [(str(item), item.stat().st_size, item.stat().st_mtime_ns) for item in sorted(below)]
-            return digest(found)
+            below = sorted(f"{folder}/{name}" for folder, _, names in os.walk(path) for name in names)
+            return digest([(item, *_size_and_time(item)) for item in below])
         return file_sha256(path)
     except OSError:
         return ABSENT
+
+
+def _size_and_time(path: str) -> tuple[int, int] | tuple[str]:
+    """Of what a link leads to; that nothing is there for one that leads nowhere."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return (ABSENT,)
+    return found.st_size, found.st_mtime_ns
 
 
 def own_source() -> str:
@@ -123,24 +133,31 @@ def own_source() -> str:
     for folder, folders, names in os.walk(root, followlinks=True):
         folders[:] = sorted(name for name in folders if name not in ("__pycache__", "conf"))
         for name in sorted(names):
-            state = os.stat(f"{folder}/{name}")
-            found.append((f"{folder}/{name}", state.st_mtime_ns, state.st_size))
+            found.append((f"{folder}/{name}", *_size_and_time(f"{folder}/{name}")))
     return _source_digest(str(root), tuple(found))
 
 
 @functools.lru_cache(maxsize=1)
-def _source_digest(root: str, files: tuple[tuple[str, int, int], ...]) -> str:
+def _source_digest(root: str, files: tuple[tuple[Any, ...], ...]) -> str:
     found = hashlib.sha256()
-    for path, _, _ in files:
+    for path, *_ in files:
         found.update(path.removeprefix(root).encode())
-        found.update(Path(path).read_bytes())
+        with contextlib.suppress(OSError):  # an editor's link that leads nowhere, or a file that is being replaced
+            found.update(Path(path).read_bytes())
     return found.hexdigest()
 
 
-def _machine(machine: Machine, devices: set[str], times: bool) -> dict[str, Any]:
+def _times(declaration: Declaration) -> bool:
+    """Whether a stage's result holds times."""
+    return bool(declaration.timed) or declaration.holds_times
+
+
+def _machine(machine: Machine, devices: set[str], declaration: Declaration) -> dict[str, Any]:
     """Vector instructions, threads, the accelerator and its driver change numbers and code. A time is of one machine
-    and its kernel alone, which may hold an accelerator's driver too."""
-    found: dict[str, Any] = {"cpu": machine.cpu, "architecture": machine.architecture, "cores": machine.cores_usable}
+    and its kernel alone, which may hold an accelerator's driver too; and of one boot, for containers of several
+    machines may have one name."""
+    found: dict[str, Any] = {"cpu": machine.cpu, "architecture": machine.architecture, "cores": machine.cores_usable,
+                             "instructions": digest(_features())}  # fmt: skip
     compiler = shutil.which(os.environ.get("CXX", "g++")) or ""
     found["compiler"] = [os.path.realpath(compiler), *os.stat(compiler)[6:9:2]] if compiler else None
     if devices != {"cpu"}:
@@ -150,9 +167,21 @@ def _machine(machine: Machine, devices: set[str], times: bool) -> dict[str, Any]
                               if name.startswith(_PACKAGES) or not by_cuda}  # fmt: skip
         found["drivers"] = _drivers()
         found["visible"] = {name: value for name, value in sorted(os.environ.items()) if WHICH_DEVICES.search(name)}
-    if times or devices != {"cpu"}:
+    if _times(declaration) or devices != {"cpu"}:
         found |= {"host": machine.hostname, "platform": machine.platform}
+    if declaration.timed:
+        found |= {"boot": _line(_BOOT), "quota": _line(_QUOTA)}
     return found
+
+
+@functools.cache
+def _features() -> str:
+    """The processor's instructions, as Linux lists them: virtual machines hide some, and ARM has no name of a model."""
+    try:
+        with _CPU.open() as file:
+            return next((line.partition(":")[2].strip() for line in file if line.startswith(("flags", "Features"))), "")
+    except OSError:
+        return ""
 
 
 def _drivers() -> dict[str, str]:

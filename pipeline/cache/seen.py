@@ -29,6 +29,8 @@ _SYSTEM = ("/proc/", "/sys/", "/dev/")
 _LIBRARIES = ("/usr/", "/lib", "/SYSV", "/memfd:", "/dev/", "/anon_hugepage")
 _EVENTS = ("open", "sqlite3.connect", "ctypes.dlopen", "os.listdir", "os.scandir")
 _MARKS = "INDUCTOR_DEBUG_"
+_LOADED = time.time()
+"""Before the modules were imported that a process shares with the one that it was forked from."""
 _PASS_ON = ("collections", "glob", "ntpath", "os", "pathlib", "posixpath")
 """Python's own modules that look a variable up, or list a folder, for who calls them."""
 _LOOKERS = (key.__file__, file_digest.__file__, f"{os.sep}matplotlib{os.sep}font_manager.py")
@@ -63,6 +65,7 @@ class Seen:
     def __init__(self, apart: Iterable[str]) -> None:
         self._apart = tuple(f"{place}{os.sep}" for folder in apart for place in (folder, os.path.realpath(folder)))
         self._began, self._environment = time.time(), dict(os.environ)
+        self._imported_before = _module_files()
         self._path = list(sys.path)
         _installed(), _ours()  # on the path as it is now, and before the hook hears of it
         self._opened: set[str] = set()
@@ -90,20 +93,24 @@ class Seen:
         if sys._getframe(1).f_code.co_filename.endswith(_LOOKERS):
             return
         path = os.path.abspath(arguments[0])
-        (self._opened if os.path.isabs(arguments[0]) else self._relative).add(path)
+        if os.path.isabs(arguments[0]):
+            self._opened.add(path)
+        elif os.path.exists(path) or (event == "open" and arguments[0][:1] != "<" and arguments[0] not in sys.path):
+            self._relative.add(path)  # no library by its name, source without a file, nor a mark on Python's path
 
     def files(self) -> dict[str, str]:
         """Path → content of each of the user's files that was imported, opened or mapped, and of each folder that the
         user's code listed; or that it is not there. A link has the content of what it leads to."""
-        modules = {getattr(module, "__file__", None) for module in list(sys.modules.values())}
-        known = {path for path in {*filter(None, modules), *_mapped()} if os.path.isabs(path)}
-        maybe = filter(self._counts, {*self._opened, *self._relative, *known})
-        there = sorted(path for path in maybe if path in self._opened or os.path.exists(path))
+        known = {path for path in {*_module_files(), *_mapped()} if os.path.isabs(path)}
+        opened = {*self._opened, *self._relative}
+        maybe = filter(self._counts, {*opened, *known})
+        there = sorted(path for path in maybe if path in opened or os.path.exists(path))
         return {path: content_of(path) for path in there if self._counts(os.path.realpath(path))}
 
     def edited(self, files: Iterable[str]) -> list[str]:
-        """Those of the files that were written since this was made: what was taken of them is not what is there now."""
-        return [path for path in files if os.path.exists(path) and os.stat(path).st_ctime >= self._began]
+        """Those of the files that were written since they may have been read: what was taken is not what is there."""
+        since = {path: _LOADED if path in self._imported_before else self._began for path in files}
+        return [path for path, began in since.items() if os.path.exists(path) and os.stat(path).st_ctime >= began]
 
     def _counts(self, path: str) -> bool:
         apart = (*_installed(), *_ours(), *self._apart, *_SYSTEM)
@@ -117,8 +124,8 @@ class Seen:
 
     def cwd(self) -> str:
         """The working directory, where something that counts was reached by a path relative to it; else empty."""
-        there = filter(os.path.exists, filter(self._counts, self._relative))
-        return os.getcwd() if any(self._counts(os.path.realpath(path)) for path in there) else ""
+        counted = filter(self._counts, self._relative)
+        return os.getcwd() if any(self._counts(os.path.realpath(path)) for path in counted) else ""
 
     def variables(self) -> dict[str, str]:
         """Variable that the user's code looked up → what stands for the value that it had before the code could set it
@@ -132,6 +139,11 @@ def content_of_variable(name: str, environment: Mapping[str, str]) -> str:
     """SHA-256 of an environment variable's value, which may be a secret; or that it is not there."""
     value = environment.get(name)
     return ABSENT if value is None else digest(value)
+
+
+def _module_files() -> set[str]:
+    found = (getattr(module, "__file__", None) for module in list(sys.modules.values()))
+    return {path for path in found if isinstance(path, str)}
 
 
 def _mapped() -> set[str]:
@@ -168,7 +180,7 @@ def location_of(name: str, path: list[str] | None = None) -> str:
 
 def distributions() -> dict[str, list[str]]:
     """Top-level module → names of its distributions. Read once in each state of the folders that hold packages."""
-    return _distributions(_state())
+    return _distributions(installed_state())
 
 
 @functools.cache
@@ -176,7 +188,7 @@ def _distributions(_: tuple[int, ...]) -> dict[str, list[str]]:
     return dict(metadata.packages_distributions())
 
 
-def _state() -> tuple[int, ...]:
+def installed_state() -> tuple[int, ...]:
     """Of the folders that hold packages, when something was put into each or taken out of it, in ns."""
     return tuple(os.stat(folder).st_mtime_ns for folder in _installed() if os.path.isdir(folder))
 
@@ -191,7 +203,7 @@ def imported_packages() -> dict[str, str]:
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:
     """Name → version of distributions, as they are installed; what a package brings inside itself is a part of it."""
-    state = _state()
+    state = installed_state()
     return {name: _version_of(name, state) for name in sorted(names)}
 
 

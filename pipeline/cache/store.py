@@ -12,7 +12,6 @@ import logging
 import os
 import secrets
 import shutil
-import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from typing import Any
 from inductor_debug.models.shapes import Mismatch, reader
 from inductor_debug.pipeline.cache.key import content_of
 from inductor_debug.pipeline.config.fingerprint import digest
-from inductor_debug.pipeline.directory.rundir import RunDirectory
+from inductor_debug.pipeline.directory.rundir import FULL, DiskFull, RunDirectory, is_no_space
 from inductor_debug.stages.artifacts.files import REPRO
 from inductor_debug.stages.artifacts.records import StageRecord
 from inductor_debug.stages.encoding import jsonable
@@ -140,7 +139,8 @@ class Cache:
             return
         if place.exists():  # damaged
             shutil.rmtree(place, ignore_errors=True)
-        writing = Path(tempfile.mkdtemp(prefix=_NEW, dir=beside))
+        writing = beside / f"{_NEW}{secrets.token_hex(8)}"  # others may read it, as the umask says
+        writing.mkdir()
         try:
             for name in entry.files:
                 keep = shutil.copyfile if name.startswith(REPRO.folder) else _link
@@ -158,12 +158,16 @@ class Cache:
             shutil.rmtree(writing, ignore_errors=True)
 
     def give(self, path: Path, entry: Entry, directory: RunDirectory) -> str:
-        """Put an entry's files into a run's directory; why not, where one of them is gone or damaged."""
+        """Put an entry's files into a run's directory; why not, where one of them is gone, damaged or unreadable.
+
+        Raises:
+            DiskFull: there is no room for them.
+        """
         for name, wanted in entry.files.items():
             target = directory.path / name
-            target.parent.mkdir(parents=True, exist_ok=True)
             given = target.parent / f".{target.name[:40]}.{secrets.token_hex(4)}.tmp"
             try:
+                target.parent.mkdir(parents=True, exist_ok=True)
                 give = shutil.copyfile if name.startswith(REPRO.folder) else _link  # a script is there to be edited
                 give(path / _file(wanted), given)
                 if content_of(str(given)) != wanted:
@@ -171,11 +175,20 @@ class Cache:
                 os.replace(given, target)
             except FileNotFoundError:
                 return f"{name} is gone"
+            except OSError as error:
+                if is_no_space(error):
+                    raise DiskFull(f"{FULL} ({error.strerror}, {directory.path})") from error
+                return f"{name} can't be taken ({error.strerror})"
             finally:
                 given.unlink(missing_ok=True)  # it stays too where the run's file is a link to the same one already
         with contextlib.suppress(OSError), (path / _HITS).open("ab") as hits:
             hits.write(b".")
         return ""
+
+    def forget(self, path: Path) -> None:
+        """Remove a damaged result; one that is not ours to remove stays."""
+        with contextlib.suppress(OSError):
+            _remove(path)
 
     def kept(self) -> list[Kept]:
         """All results, those used longest ago first."""

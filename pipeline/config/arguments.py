@@ -232,6 +232,11 @@ def _stage_names(stages: Any, file: Path) -> list[str]:
     return names
 
 
+def directory_word(key: str, path: Path) -> str:
+    """``KEY=PATH`` as Hydra's grammar takes it: what has more than letters and such is in quotes."""
+    return f"{key}={path if re.fullmatch(r'[A-Za-z0-9_./%-]+', str(path)) else quoted(str(path))}"
+
+
 def quoted(word: str) -> str:
     """A word as Hydra's grammar takes any text, and OmegaConf as no interpolation."""
     plain = re.sub(r"\\*\$\{", lambda found: "\\" * (2 * (len(found[0]) - 2)) + "\\${", word)

@@ -23,6 +23,7 @@ from inductor_debug.models.errors import ConfigurationError, UserError
 from inductor_debug.pipeline.cache.folders import results_kept, shared_cache
 from inductor_debug.pipeline.cache.store import FOLDER, Cache
 from inductor_debug.pipeline.cache.turns import machine_folder
+from inductor_debug.pipeline.config.arguments import directory_word
 from inductor_debug.pipeline.config.fingerprint import fingerprint
 from inductor_debug.pipeline.config.limits import memory_limit_of
 from inductor_debug.pipeline.directory import manifest, summary
@@ -233,13 +234,14 @@ class Runner:
         except DiskFull as error:
             self.rundir.remove_caches()  # which may be what fills it
             self._record_rest(f"its result could not be stored: {error}", f"not run: {error}")
-            logger.error("Try: %s, once there is room", shlex.join(["inductor-debug", "run", *self._words()]))
         finally:
             self.interruption.at_once = False
             self.rundir.remove_caches()
             self.rundir.tidy_unfinished()
             self._prune()
         code = self._finish()
+        if self.plan.in_sweep and interrupted is None:
+            self.interruption.check()  # one that came since the last stage ended: no further job is to start
         if interrupted is not None:
             resumed_by(interrupted, self._words())
             raise interrupted
@@ -247,7 +249,7 @@ class Runner:
 
     def _words(self) -> list[str]:
         """Words of the command line that goes on in the run's directory."""
-        return [*self.plan.run.flags, *self.plan.run.overrides, f"hydra.run.dir={self.rundir.path}"]
+        return [*self.plan.run.flags, *self.plan.run.overrides, directory_word("hydra.run.dir", self.rundir.path)]
 
     def _prune(self) -> None:
         """Hold the cache to its limit, where this run kept anything. One that others fill is theirs to hold."""
@@ -346,6 +348,8 @@ class Runner:
         self.rundir.store(SUMMARY, result)
         for line in last_lines(result, records, self.rundir.path, seconds):
             logger.info("%s", line, extra=None if self.plan.in_sweep else LAST)
+        if any(record.status == summary.CRASHED and FULL in record.message for record in records.values()):
+            logger.error("Try: %s, once there is room", shlex.join(["inductor-debug", "run", *self._words()]))
         self.rundir.store(MANIFEST, manifest.build_manifest(self.described, self.rundir, self.plan.stages, records))
         for mistake in dict.fromkeys(record.mistake for record in records.values() if record.mistake):
             sys.stderr.write(f"{mistake}\n")

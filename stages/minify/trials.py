@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
+from inductor_debug.models.stored import whole_lines
 from inductor_debug.stages.minify.candidate import Candidate, Stored, TensorGiven, span
 from inductor_debug.stages.minify.failures import HANG, Failure, said
 from inductor_debug.stages.minify.judges import Judge
@@ -91,8 +92,7 @@ class Trials:
         """Go on to a graph, whose tensors and programs have a folder of their own."""
         self._folder, self._known, self._digests, self.repeats = folder, {}, {}, 1
         if self._store.is_file():
-            for line in self._store.read_text(encoding="utf-8").splitlines():
-                entry = json.loads(line)
+            for entry in whole_lines(self._store):
                 key = entry.pop("program")
                 self._known[key] = _Known(**entry)
 

@@ -10,7 +10,15 @@ import pytest
 
 from inductor_debug.models.errors import ConfigurationError, DamagedError
 from inductor_debug.models.shapes import OMITTED, STORED, Mismatch, Number, reader
-from inductor_debug.models.stored import Column, parse_csv, parse_json, parse_yaml, read_bytes, read_own_yaml
+from inductor_debug.models.stored import (
+    Column,
+    parse_csv,
+    parse_json,
+    parse_yaml,
+    read_bytes,
+    read_own_yaml,
+    whole_lines,
+)
 from inductor_debug.models.visible import visible, visible_lines
 from inductor_debug.stages.encoding import encode
 from inductor_debug.stages.graphs.symbolic_sizes import readable, values
@@ -243,3 +251,8 @@ def test_an_expression_that_others_wrote_can_not_grow_without_end() -> None:
     ):
         assert not readable(text)
     assert values("s0", {"s0": {"min": 2, "max": 2**64}}) is None
+
+
+def test_torn_lines_are_left_out(tmp_path: Path) -> None:
+    (tmp_path / "known.jsonl").write_bytes(b'{"program": "a"}\n{"progr\n[1]\n{"program": "b"}\n{"program": "c\xff')
+    assert list(whole_lines(tmp_path / "known.jsonl")) == [{"program": "a"}, {"program": "b"}]

@@ -200,6 +200,11 @@ def sweep(session: Session) -> int:
                 gc.freeze()  # or each collection would go over all that was imported and composed so far
                 batches = _launched(session, task, directory, planned_for, typed)
             return batches if isinstance(batches, int) else _tabled(session, directory, batches)
+        except OSError as error:
+            again = shlex.join(["inductor-debug", "run", *_again(session.flags, typed, directory)])
+            logger.error("the sweep's table could not be written (%s)\nTry: %s, once there is room",
+                         error.strerror or error, again)  # fmt: skip
+            return summary.EXIT_CRASHED
         finally:
             gc.unfreeze()
             close_fork_server()
@@ -236,8 +241,7 @@ def _launched(
         resumed_by(error, _again(session.flags, typed, directory))
         started = _started(directory, planned_for)
         if started:
-            so_far = write_sweep_table(directory, started).path
-            logger.warning("sweep interrupted in its run %d: table of the runs so far %s", len(started), so_far)
+            logger.warning("sweep interrupted in its run %d: %s", len(started), _so_far(directory, started))
         raise
     except Exception as error:
         started = _started(directory, planned_for)
@@ -245,7 +249,7 @@ def _launched(
             with session.readable_errors():  # it may be a mistake in the launcher's options
                 raise
         ended = [job for job in started if not is_owned(job)]
-        there = f"table of the runs so far {write_sweep_table(directory, ended).path}" if ended else "no run has ended"
+        there = _so_far(directory, ended) if ended else "no run has ended"
         left = len(planned_for) - len(ended)
         rest = f", without {counted(left, 'job')} that did not start, or may run still" if ended and left > 0 else ""
         launcher = type(error).__module__.partition(".")[0]
@@ -253,6 +257,14 @@ def _launched(
                      launcher, headline(error), there, rest,
                      shlex.join(["inductor-debug", "run", *_again(session.flags, typed, directory)]))  # fmt: skip
         return summary.EXIT_CRASHED
+
+
+def _so_far(directory: Path, jobs: Sequence[Path]) -> str:
+    """Write the table of jobs that have ended, and say where it is; or why there is none."""
+    try:
+        return f"table of the runs so far {write_sweep_table(directory, jobs).path}"
+    except OSError as error:
+        return f"no table of the runs so far could be written ({error.strerror or error})"
 
 
 def _tabled(session: Session, directory: Path, batches: Any) -> int:
@@ -285,7 +297,7 @@ def _tabled(session: Session, directory: Path, batches: Any) -> int:
 def _again(flags: Sequence[str], typed: Sequence[str], directory: Path) -> list[str]:
     """Words of the command line that goes on with a sweep in its directory."""
     others = [word for word in typed if not word.startswith("hydra.sweep.dir=")]
-    return [*flags, "--multirun", *others, f"hydra.sweep.dir={directory}"]
+    return [*flags, "--multirun", *others, arguments.directory_word("hydra.sweep.dir", directory)]
 
 
 def _started(directory: Path, planned_for: Mapping[Path, str]) -> list[Path]:

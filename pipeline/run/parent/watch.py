@@ -55,7 +55,8 @@ class Watch:
         self.peak = max(self.peak, used)
         if used <= self.memory_limit:
             return None
-        confirmed = used if len(self._seen) <= 1 else self._sum("uss")
+        shared = len(self._seen) > 1 or isinstance(self.process, Forked)  # which shares with its guard and its server
+        confirmed = self._sum("uss") if shared else used
         return confirmed if confirmed > self.memory_limit else None
 
     def end(self, *, dump_stacks: bool = False) -> None:

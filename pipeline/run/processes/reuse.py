@@ -3,6 +3,7 @@
 import dataclasses
 import logging
 import os
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -11,9 +12,17 @@ from typing import Any
 
 from inductor_debug.models.shapes import reader
 from inductor_debug.models.stored import parse_csv
+from inductor_debug.models.visible import is_secret
 from inductor_debug.pipeline.cache.folders import VARIABLES
 from inductor_debug.pipeline.cache.key import content_of, differing, key_of, own_source, parts_of
-from inductor_debug.pipeline.cache.seen import Seen, content_of_variable, imported_packages, location_of, versions_of
+from inductor_debug.pipeline.cache.seen import (
+    Seen,
+    content_of_variable,
+    imported_packages,
+    installed_state,
+    location_of,
+    versions_of,
+)
 from inductor_debug.pipeline.cache.store import Cache, Entry, entry_of, file_digests, record_of
 from inductor_debug.pipeline.cache.turns import Turns
 from inductor_debug.pipeline.directory.records import TorchFound
@@ -36,6 +45,8 @@ _ALIKE = 8
 ALSO = ("LD_PRELOAD", "LD_LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH",
         "PYTHONOPTIMIZE")  # fmt: skip
 """Variables that change which libraries are loaded, or what a compiler or Python makes of the same source."""
+_WEIGHTS = re.compile("^(HF_|TRANSFORMERS_|HUGGINGFACE_)|^(TORCH_HOME|XDG_CACHE_HOME|HOME)$")
+"""Variables by which packages find weights: a package's own look-ups are not noted."""
 _SHOWN = 4
 """Parts that differ which a line of the log names."""
 
@@ -150,6 +161,7 @@ class Reuse:
         if self.cache is not None and watching:
             apart = [environment[name] for name in VARIABLES if name in environment]
             self._seen = Seen([str(directory.path), str(self.cache.root), *apart])
+            self._installed = installed_state()
 
     def look(self, remaining: Sequence[str]) -> None:
         """Find the results of remaining stages that are there already, and say of the others why not."""
@@ -188,6 +200,7 @@ class Reuse:
         if damage:
             logger.warning("%s is in the cache, but %s; it runs", name, damage)
             del self.hits[name]
+            self.cache.forget(path)  # else it would stand in the way of what it comes to now
             return None
         self._given[name] = entry
         record = dataclasses.replace(record_of(entry), key=self._keys[name], cached=entry.run)
@@ -284,6 +297,8 @@ class Reuse:
             entry = alone.resting_on(filter(None, earlier))
             known = self._parts[record.name]["files"] | entry.sources
             edited = self._seen.edited(entry.sources) + [path for path in known if content_of(path) != known[path]]
+            if self._installed != installed_state() or own_source() != self._parts[record.name]["source"]:
+                edited.insert(0, "a package, or this tool,")
             if edited:  # which of its states the result is of is not known
                 self.tell(record.name, f"its result is not kept for later runs: {edited[0]} was written meanwhile")
                 return
@@ -320,7 +335,8 @@ class Reuse:
         given = {name: value for name, value in self.environment.items() if name not in own}
         if declaration.timed is False:
             given |= own
-        return {name: value for name, value in given.items() if compiled_by.matters(name) or name in ALSO}
+        return {name: value for name, value in given.items() if compiled_by.matters(name) or name in ALSO
+                or (_WEIGHTS.search(name) and not is_secret(name))}  # fmt: skip
 
     def _found(self, name: str) -> tuple[tuple[Path, Entry] | None, str]:
         """A result that stands, or why there is none; empty text where nothing like it was ever kept."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import torch
 
+from inductor_debug.models.stored import whole_lines
 from inductor_debug.stages.minify.failures import Failure, said
 from inductor_debug.stages.minify.modules.script import Way, script
 from inductor_debug.stages.minify.workers import Workers
@@ -37,8 +38,7 @@ class Trials:
         self._known: dict[str, str | None] = {}
         folder.mkdir(parents=True, exist_ok=True)
         if self._store.is_file():
-            for line in self._store.read_text(encoding="utf-8").splitlines():
-                entry = json.loads(line)
+            for entry in whole_lines(self._store):
                 self._known[entry["program"]] = entry["found"]
 
     @property

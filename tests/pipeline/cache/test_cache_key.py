@@ -168,3 +168,36 @@ def test_a_time_that_is_measured_without_torch_is_of_one_machine(timed: bool, sh
         for name in ("here", "there")
     )
     assert (here == there) == shared
+
+
+def test_processors_of_one_name_differ_by_their_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    keys = []
+    for text in ("model name\t: AMD EPYC\nflags\t\t: fpu avx2\n", "model name\t: AMD EPYC\nflags\t\t: fpu avx512f\n",
+                 "Features\t: fp asimd\n", "Features\t: fp asimd sve\n"):  # fmt: skip
+        (tmp_path / "cpuinfo").write_text(text)
+        monkeypatch.setattr(key, "_CPU", tmp_path / "cpuinfo")
+        key._features.cache_clear()
+        keys.append(key.key_of(of("cpu")))
+    key._features.cache_clear()
+    assert len(set(keys)) == 4
+
+
+@pytest.mark.parametrize(("stage", "same"), [("kerneldiff", True), ("lower", True), ("benchmark", False)])
+@pytest.mark.parametrize("file", ["_BOOT", "_QUOTA"])
+def test_what_is_timed_is_of_one_boot_and_one_quota(
+    file: str, stage: str, same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers of two machines may have one host name."""
+    monkeypatch.setattr(key, file, tmp_path / "file")
+    (tmp_path / "file").write_text("one\n")
+    first = key.key_of(of("cpu", stage))
+    (tmp_path / "file").write_text("two\n")
+    assert (key.key_of(of("cpu", stage)) == first) == same
+
+
+def test_a_link_that_leads_nowhere_hides_nothing_of_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "weights").write_text("1")
+    (tmp_path / ".#weights").symlink_to("me@host.1234")
+    first = key.content_of(str(tmp_path))
+    (tmp_path / "weights").write_text("12")
+    assert key.ABSENT not in (first, key.content_of(str(tmp_path))) and key.content_of(str(tmp_path)) != first

@@ -94,3 +94,36 @@ def test_what_the_users_code_takes_is_seen(tmp_path: Path) -> None:
     assert looked_up.keys() == {"MY_WIDTH", "MY_DEPTH", "MY_HEADS", "MY_FLAG", "HELPERS"}
     assert [name for name, value in looked_up.items() if value == ABSENT] == ["HELPERS", "MY_DEPTH", "MY_HEADS"]
     assert "8" not in looked_up.values()  # what stands for it
+
+
+def test_a_file_that_was_not_there_counts_by_a_relative_path_too(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("""
+def build():
+    try:
+        open("overrides.json")
+    except FileNotFoundError:
+        pass
+""")
+    program = (
+        "import json, sys\nfrom inductor_debug.pipeline.cache.seen import Seen\nseen = Seen([])\n"
+        f"sys.path.append({str(tmp_path)!r})\nimport mine\nmine.build()\n"
+        "print(json.dumps([seen.files(), seen.cwd()]))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    files, directory = json.loads(done.stdout)
+    assert files[str(tmp_path / "overrides.json")] == ABSENT and directory == str(tmp_path)
+
+
+def test_what_was_imported_before_is_edited_where_it_was_written_since(tmp_path: Path) -> None:
+    """As in a worker that is forked from a process that has imported a package: its module is the older one."""
+    (tmp_path / "mine.py").write_text("WIDTH = 8\n")
+    program = (
+        "import json, sys, time\nfrom inductor_debug.pipeline.cache import seen\n"
+        f"sys.path.append({str(tmp_path)!r})\nimport mine\n"
+        "time.sleep(0.05)\nopen(mine.__file__, 'a').write('# edited')\ntime.sleep(0.05)\nfound = seen.Seen([])\n"
+        "print(json.dumps(found.edited(found.files())))\n"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", program], capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout) == [str(tmp_path / "mine.py")]

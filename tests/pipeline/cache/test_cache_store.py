@@ -1,5 +1,6 @@
 """The stages' results on disk: put, given out, damaged, pruned, and written by several processes at once."""
 
+import errno
 import json
 import multiprocessing
 import os
@@ -9,9 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from inductor_debug.pipeline.cache import store
 from inductor_debug.pipeline.cache.key import differing
 from inductor_debug.pipeline.cache.store import Cache, Entry, entry_of, record_of
-from inductor_debug.pipeline.directory.rundir import RunDirectory
+from inductor_debug.pipeline.directory.rundir import DiskFull, RunDirectory
 from inductor_debug.stages.artifacts.records import StageRecord
 
 PARTS = {"stage": "capture", "settings": {"seed": 0}}
@@ -108,6 +110,45 @@ def test_a_file_that_is_gone_is_told(tmp_path: Path) -> None:
     path, entry = only(cache)
     next(path.glob("*.file")).unlink()
     assert cache.give(path, entry, RunDirectory(tmp_path / "two")) == "capture/a.txt is gone"
+
+
+def test_a_result_is_for_whoever_may_read_the_folder(tmp_path: Path) -> None:
+    """A cache that others fill is read all the same."""
+    cache, before = Cache(tmp_path / "cache"), os.umask(0o022)
+    try:
+        kept(cache, tmp_path / "one")
+    finally:
+        os.umask(before)
+    path, _ = only(cache)
+    assert path.stat().st_mode & 0o777 == 0o755 and (path / "entry.json").stat().st_mode & 0o777 == 0o644
+
+
+def test_a_damaged_result_that_is_forgotten_makes_room_for_another(tmp_path: Path) -> None:
+    cache = Cache(tmp_path / "cache")
+    kept(cache, tmp_path / "one")
+    path, entry = only(cache)
+    next(path.glob("*.file")).write_text("edited")
+    assert "is not what was kept" in cache.give(path, entry, RunDirectory(tmp_path / "two"))
+    cache.forget(path)
+    assert list(cache.entries("capture", "key")) == []
+
+
+@pytest.mark.parametrize(("number", "told"), [(errno.ENOSPC, None), (errno.EACCES, "capture/a.txt can't be taken (")])
+def test_what_the_system_refuses_to_give_is_told(
+    number: int, told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = Cache(tmp_path / "cache")
+    kept(cache, tmp_path / "one")
+
+    def refused(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(store, "_link", refused)
+    if told is None:
+        with pytest.raises(DiskFull, match="the disk is full"):
+            cache.give(*only(cache), RunDirectory(tmp_path / "two"))
+    else:
+        assert cache.give(*only(cache), RunDirectory(tmp_path / "two")).startswith(told)
 
 
 def test_entries_that_are_torn_or_of_another_shape_are_none(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ import pytest
 from runner_support import HERE, Outcome, execute
 
 from inductor_debug.pipeline.run.parent import forking
-from inductor_debug.pipeline.run.parent.forking import close_fork_server, fork_server
+from inductor_debug.pipeline.run.parent.forking import Forked, close_fork_server, fork_server
+from inductor_debug.pipeline.run.parent.watch import Watch
 from inductor_debug.pipeline.run.processes import fork_server as serving
 
 pytestmark = pytest.mark.usefixtures("stages_on_path")
@@ -183,3 +184,15 @@ def test_torch_is_imported_once_two_workers_needed_it(tmp_path: Path) -> None:
 def test_a_single_run_starts_its_worker(tmp_path: Path) -> None:
     execute(tmp_path / "run", "plain")
     assert forking._current == []
+
+
+@pytest.mark.parametrize(("forked", "over"), [(True, None), (False, 200)])
+def test_pages_that_a_worker_shares_with_its_guard_count_once(
+    forked: bool, over: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A forked guard holds what the server imported, as its worker does."""
+    watch = Watch.__new__(Watch)
+    watch.memory_limit, watch.peak, watch._seen = 150, 0, set()
+    watch.process = Forked.__new__(Forked) if forked else subprocess.Popen.__new__(subprocess.Popen)
+    monkeypatch.setattr(Watch, "_sum", lambda self, kind: {"rss": 200, "uss": 100}[kind])
+    assert watch.over_limit() == over
