@@ -71,7 +71,7 @@ def parts_of(
         "versions": dict(versions),
         "source": source,
         "variables": dict(sorted(variables.items())),
-        "machine": _machine(machine, devices, declaration) if declaration.uses_torch or _times(declaration) else {},
+        "machine": _machine(machine, devices) if declaration.uses_torch else {},
         "schema": SCHEMA,
     }
 
@@ -147,15 +147,21 @@ def _source_digest(root: str, files: tuple[tuple[Any, ...], ...]) -> str:
     return found.hexdigest()
 
 
-def _times(declaration: Declaration) -> bool:
-    """Whether a stage's result holds times."""
-    return bool(declaration.timed) or declaration.holds_times
+def clock_of(declaration: Declaration, machine: Machine) -> dict[str, str]:
+    """On what a stage's times were measured, which no other machine is given; empty for one that holds none.
+
+    A time is of one machine and its kernel; of a timed stage also of one boot and quota, for containers of several
+    machines may have one name. Stages that follow rest on no time, and so not on this.
+    """
+    if not (declaration.timed or declaration.holds_times):
+        return {}
+    of_boot = {"boot": _line(_BOOT), "quota of processors": _line(_QUOTA)} if declaration.timed else {}
+    return {"machine": machine.hostname, "kernel": machine.platform} | of_boot
 
 
-def _machine(machine: Machine, devices: set[str], declaration: Declaration) -> dict[str, Any]:
-    """Vector instructions, threads, the accelerator and its driver change numbers and code. A time is of one machine
-    and its kernel alone, which may hold an accelerator's driver too; and of one boot, for containers of several
-    machines may have one name."""
+def _machine(machine: Machine, devices: set[str]) -> dict[str, Any]:
+    """Vector instructions, threads, the accelerator and its driver change numbers and code; the kernel may hold that
+    driver."""
     found: dict[str, Any] = {"cpu": machine.cpu, "architecture": machine.architecture, "cores": machine.cores_usable,
                              "instructions": digest(_features())}  # fmt: skip
     compiler = shutil.which(os.environ.get("CXX", "g++")) or ""
@@ -167,10 +173,7 @@ def _machine(machine: Machine, devices: set[str], declaration: Declaration) -> d
                               if name.startswith(_PACKAGES) or not by_cuda}  # fmt: skip
         found["drivers"] = _drivers()
         found["visible"] = {name: value for name, value in sorted(os.environ.items()) if WHICH_DEVICES.search(name)}
-    if _times(declaration) or devices != {"cpu"}:
         found |= {"host": machine.hostname, "platform": machine.platform}
-    if declaration.timed:
-        found |= {"boot": _line(_BOOT), "quota": _line(_QUOTA)}
     return found
 
 

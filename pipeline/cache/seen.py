@@ -33,7 +33,7 @@ _LOADED = time.time()
 """Before the modules were imported that a process shares with the one that it was forked from."""
 _PASS_ON = ("collections", "glob", "ntpath", "os", "pathlib", "posixpath")
 """Python's own modules that look a variable up, or list a folder, for who calls them."""
-_LOOKERS = (key.__file__, file_digest.__file__, f"{os.sep}matplotlib{os.sep}font_manager.py")
+_LOOKERS = (__file__, key.__file__, file_digest.__file__, f"{os.sep}matplotlib{os.sep}font_manager.py")
 """Who opens files and takes nothing of them: whether an earlier result stands; a list of fonts of which the pictures
 use matplotlib's own."""
 
@@ -199,6 +199,12 @@ def imported_packages() -> dict[str, str]:
     tops, known = {name for name in tops if _is_installed(sys.modules.get(name))}, distributions()
     versions = versions_of({name for top in tops for name in known.get(top, ())})
     return {name: version for name, version in versions.items() if version != ABSENT}
+
+
+def installed_names() -> frozenset[str]:
+    """Distributions and their versions, as the folders that hold packages list them now."""
+    folders = [folder for folder in _installed() if os.path.isdir(folder)]
+    return frozenset(name for folder in folders for name in os.listdir(folder) if name.endswith(".dist-info"))
 
 
 def versions_of(names: Iterable[str]) -> dict[str, str]:

@@ -53,6 +53,7 @@ class Entry:
         sources: file of the user's → content; packages: distribution → version; modules: top-level module → place;
             variables: name → value; cwd: the working directory, if it counts. What the user's code took when the
             result was made.
+        clock: on what its times were measured (:func:`pipeline.cache.key.clock_of`); empty for a result without any.
         made_by: what compiled it, and on what (:class:`pipeline.run.processes.reuse.MadeBy`).
         run: directory of the run that made it.
         made: when, seconds since the epoch.
@@ -67,14 +68,15 @@ class Entry:
     modules: dict[str, str] = field(default_factory=dict)
     cwd: str = ""
     variables: dict[str, str | None] = field(default_factory=dict)
+    clock: dict[str, str] = field(default_factory=dict)
     made_by: dict[str, Any] = field(default_factory=dict)
     run: str = ""
     made: float = 0.0
 
     @property
     def taken(self) -> list[Any]:
-        """What the user's code took."""
-        return [self.sources, self.packages, self.modules, self.variables, self.cwd]
+        """What the user's code took, and whose times it holds."""
+        return [self.sources, self.packages, self.modules, self.variables, self.cwd, self.clock]
 
     def resting_on(self, others: Iterable["Entry"]) -> "Entry":
         """The same, which also stands only as long as results of other processes do that it rests on."""
@@ -160,6 +162,8 @@ class Cache:
     def give(self, path: Path, entry: Entry, directory: RunDirectory) -> str:
         """Put an entry's files into a run's directory; why not, where one of them is gone, damaged or unreadable.
 
+        One that is damaged is removed: it would stand in the way of what its stage comes to now.
+
         Raises:
             DiskFull: there is no room for them.
         """
@@ -171,9 +175,11 @@ class Cache:
                 give = shutil.copyfile if name.startswith(REPRO.folder) else _link  # a script is there to be edited
                 give(path / _file(wanted), given)
                 if content_of(str(given)) != wanted:
+                    self._forget(path)
                     return f"{name} is not what was kept"
                 os.replace(given, target)
             except FileNotFoundError:
+                self._forget(path)
                 return f"{name} is gone"
             except OSError as error:
                 if is_no_space(error):
@@ -185,9 +191,8 @@ class Cache:
             hits.write(b".")
         return ""
 
-    def forget(self, path: Path) -> None:
-        """Remove a damaged result; one that is not ours to remove stays."""
-        with contextlib.suppress(OSError):
+    def _forget(self, path: Path) -> None:
+        with contextlib.suppress(OSError):  # it may be another's
             _remove(path)
 
     def kept(self) -> list[Kept]:

@@ -14,14 +14,15 @@ class Interrupted(KeyboardInterrupt):
     """The command was stopped from outside. A run's directory tells the truth all the same."""
 
 
-def resumed_by(error: KeyboardInterrupt, words: Sequence[str]) -> None:
+def resumed_by(error: KeyboardInterrupt, words: Sequence[str], told: str = "To go on from there") -> None:
     """Let the message of an interruption end with the command that goes on from the first unfinished stage.
 
     Args:
         error: what ends the command.
-        words: of ``inductor-debug run``; the words of a sweep take the place of those of its run.
+        words: of ``inductor-debug``; the words of a sweep take the place of those of its run.
+        told: what the command is for.
     """
-    error.__notes__ = [f"To go on from there: {shlex.join(['inductor-debug', 'run', *words])}"]
+    error.__notes__ = [f"{told}: {shlex.join(['inductor-debug', *words])}"]
 
 
 class Interruption:

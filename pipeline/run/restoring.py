@@ -7,7 +7,7 @@ a path, a program or a name that is imported.
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +61,21 @@ class Expected:
         """What to tell once the case is compiled: the options that were set otherwise than then since it was built."""
         lines = set_otherwise(self.record, now) if self.record is not None else []
         return [f"not as in {self.run}: {line}" for line in lines]
+
+
+def resuming(expected: Expected | None, flags: Sequence[str], words: Sequence[str]) -> tuple[list[str], str]:
+    """The words of ``inductor-debug`` that go on with a run, and what they are for.
+
+    A stored run that is made again keeps no result: it is made anew, by ``rerun`` with the variables that it had.
+
+    Args:
+        expected: of such a run.
+        flags: without which the words mean something else.
+        words: overrides.
+    """
+    if expected is not None and expected.refuse:
+        return ["rerun", expected.run, *words], "To make it again"
+    return ["run", *flags, *words], "To go on from there" if expected is None else "To make it again"
 
 
 def recorded(run: Path) -> CompiledBy | None:

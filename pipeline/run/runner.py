@@ -42,7 +42,7 @@ from inductor_debug.pipeline.run.parent.environment import for_reproduction, mak
 from inductor_debug.pipeline.run.parent.forking import fork_server
 from inductor_debug.pipeline.run.parent.session import MARKER, WorkerSession, log_event
 from inductor_debug.pipeline.run.plan import Plan, batch_of, execution_order, settings_of
-from inductor_debug.pipeline.run.restoring import Expected
+from inductor_debug.pipeline.run.restoring import Expected, resuming
 from inductor_debug.pipeline.run.standing import Standing
 from inductor_debug.stages.artifacts.records import Run, StageRecord
 from inductor_debug.stages.backends.plugins import adding_distributions
@@ -243,13 +243,14 @@ class Runner:
         if self.plan.in_sweep and interrupted is None:
             self.interruption.check()  # one that came since the last stage ended: no further job is to start
         if interrupted is not None:
-            resumed_by(interrupted, self._words())
+            resumed_by(interrupted, *self._resuming())
             raise interrupted
         return code
 
-    def _words(self) -> list[str]:
-        """Words of the command line that goes on in the run's directory."""
-        return [*self.plan.run.flags, *self.plan.run.overrides, directory_word("hydra.run.dir", self.rundir.path)]
+    def _resuming(self) -> tuple[list[str], str]:
+        """The words of the command that goes on in the run's directory, and what they are for."""
+        words = [*self.plan.run.overrides, directory_word("hydra.run.dir", self.rundir.path)]
+        return resuming(self.plan.expected, self.plan.run.flags, words)
 
     def _prune(self) -> None:
         """Hold the cache to its limit, where this run kept anything. One that others fill is theirs to hold."""
@@ -349,7 +350,7 @@ class Runner:
         for line in last_lines(result, records, self.rundir.path, seconds):
             logger.info("%s", line, extra=None if self.plan.in_sweep else LAST)
         if any(record.status == summary.CRASHED and FULL in record.message for record in records.values()):
-            logger.error("Try: %s, once there is room", shlex.join(["inductor-debug", "run", *self._words()]))
+            logger.error("Try: %s, once there is room", shlex.join(["inductor-debug", *self._resuming()[0]]))
         self.rundir.store(MANIFEST, manifest.build_manifest(self.described, self.rundir, self.plan.stages, records))
         for mistake in dict.fromkeys(record.mistake for record in records.values() if record.mistake):
             sys.stderr.write(f"{mistake}\n")

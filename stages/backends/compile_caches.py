@@ -11,11 +11,12 @@ COLD, PARTLY_WARM, WARM, UNKNOWN = "cold", "partly warm", "warm", "unknown"
 
 
 @contextmanager
-def cache_use(by_inductor: bool) -> Iterator[CacheUse]:
+def cache_use(by_inductor: bool, *, looks_up: bool = True) -> Iterator[CacheUse]:
     """Observe a compilation; the result is complete after the block.
 
     Args:
         by_inductor: whether it goes through TorchInductor. What other backends cache, nobody here knows.
+        looks_up: whether it looks compiled graphs up; else torch counts each as missed.
     """
     use = CacheUse(reason="the backend does not compile through TorchInductor; caches of its own were not looked at")
     if not by_inductor:
@@ -31,7 +32,7 @@ def cache_use(by_inductor: bool) -> Iterator[CacheUse]:
     use.found, use.made = len(before), len(compiled_files(folders) - before)
     use.found_in = _by_folder(before, use.folders)
     use.loaded, use.missed, use.refused = asked.found, asked.missed, asked.refused
-    use.kind, use.reason = _judged(use)
+    use.kind, use.reason = _judged(use, looks_up)
 
 
 def _by_folder(files: Iterable[str], folders: Sequence[str]) -> dict[str, int]:
@@ -43,12 +44,12 @@ def _by_folder(files: Iterable[str], folders: Sequence[str]) -> dict[str, int]:
     return {folder: count for folder, count in counts.items() if count}
 
 
-def _judged(use: CacheUse) -> tuple[str, str]:
+def _judged(use: CacheUse, looks_up: bool) -> tuple[str, str]:
     if use.found == 0 and not use.loaded:
         return COLD, "the caches held no compiled file before"
     anew = [f"{counted(use.missed, 'graph')} not in the cache"] if use.missed else []
     anew += [f"{counted(use.refused, 'graph')} that torch can't store"] if use.refused else []
-    if anew:
+    if anew and looks_up:
         return PARTLY_WARM, f"TorchInductor compiled {' and '.join(anew)}, beside what was in the caches before"
     if use.found == 0:
         return WARM, f"{counted(use.loaded, 'compiled graph')} came out of the cache in {use.folders[0]}"

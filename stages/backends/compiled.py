@@ -33,6 +33,7 @@ class CompiledCase:
         case: the case.
         adapter: what compiles it.
         backend: by which of its backends, as ``adapter.loading_backend()``; None: ``adapter.dynamo_backend()``.
+        stores: whether that is ``adapter.storing_backend()``, which looks no compiled graph up.
 
     Attributes:
         backend: the adapter's name.
@@ -44,8 +45,16 @@ class CompiledCase:
         options: what was patched in TorchInductor's configuration for it; empty for other backends.
     """
 
-    def __init__(self, case: Case, adapter: AcceleratorAdapter, backend: Callable[..., Any] | None = None) -> None:
+    def __init__(
+        self,
+        case: Case,
+        adapter: AcceleratorAdapter,
+        backend: Callable[..., Any] | None = None,
+        *,
+        stores: bool = False,
+    ) -> None:
         self.adapter = adapter
+        self._stores = stores
         self.backend = adapter.name
         self.compile_s: float | None = None
         self.caches = CacheUse()
@@ -65,7 +74,10 @@ class CompiledCase:
 
     def first_step(self, case: Case) -> None:
         """One step, in which compilation happens, timed; not undone."""
-        with self.tracing(), cache_use(self.adapter.inductor_options() is not None) as self.caches:
+        with (
+            self.tracing(),
+            cache_use(self.adapter.inductor_options() is not None, looks_up=not self._stores) as self.caches,
+        ):
             seed_everything(case.seed)  # by Python's and NumPy's numbers too a model may choose what is compiled
             began = time.perf_counter()
             case.step(self)
@@ -102,17 +114,19 @@ class CompiledCase:
         return not self.given or self.adapter.compiled_graphs(self._compiler) == 0
 
 
-def compile_case(case: Case, adapter: AcceleratorAdapter, backend: Callable[..., Any] | None = None) -> CompiledCase:
+def compile_case(
+    case: Case, adapter: AcceleratorAdapter, backend: Callable[..., Any] | None = None, *, stores: bool = False
+) -> CompiledCase:
     """Compile a case and take its first step, in which compilation happens. The case is left as it was.
 
     Args:
-        backend: as of :class:`CompiledCase`.
+        backend, stores: as of :class:`CompiledCase`.
 
     Raises:
         ConfigurationError: an option that TorchInductor does not have, or that the adapter can't meet in this case.
         Exception: whatever the backend raises.
     """
-    compiled = CompiledCase(case, adapter, backend)
+    compiled = CompiledCase(case, adapter, backend, stores=stores)
     with case.preserved():
         compiled.first_step(case)
     return compiled
@@ -148,7 +162,7 @@ def compiled_case(context: StageContext) -> CompiledCase:
         options = CompilationOptions()
         try:
             with options.noted():
-                context.live["compiled"] = compile_case(context.case, adapter, adapter.storing_backend())
+                context.live["compiled"] = compile_case(context.case, adapter, adapter.storing_backend(), stores=True)
         except Exception as error:
             refusal = violation_in(error)
             emulation = adapter.emulation()

@@ -28,7 +28,10 @@ def compilations(found: list[Sampled], compile_s: float | None, caches: CacheUse
         "cold_compile_s": compile_s if caches.kind == COLD else None,
         "warm_compile_reason": _reason(found, len(warm)),
     }
-    seconds = [sampled.compiled.seconds for sampled in beginning_with("test", warm) if sampled.compiled.seconds]
+    first = beginning_with("test", warm)
+    seconds = [sampled.compiled.seconds for sampled in first if sampled.compiled.seconds]
+    if len(first) < len(warm):
+        fields["warm_compile_reason"] += f"; timed in {counted(len(first), 'of them', 'of them')}, which began with it"
     if seconds:
         mean = interval.over_processes(seconds)
         fields |= {"warm_compile_s": mean.value, "warm_compile_ci95_s": mean.ends}

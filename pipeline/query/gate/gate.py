@@ -108,6 +108,7 @@ def _of_sweeps(a: Side, b: Side, limits: Limits) -> Gate:
         f"A is {run_id(a.folder)} of {counted(len(a.jobs), 'job')}, B is {run_id(b.folder)} of "
         f"{counted(len(b.jobs), 'job')}: {counted(both, 'job')} of B held to A's with the same "
         f"{', '.join(found.keys) or 'settings'}"
+        + (f", or by what was typed alone ({counted(found.typed, 'job')})" if found.typed else "")
     ]
     head += [f"only in B, and held to nothing: {found.name(job) or run_id(job.folder)}" for job in found.only_b]
     runs = [job.run for side in (a, b) for job in side.jobs if job.run is not None]

@@ -64,6 +64,10 @@ class Job:
         known = {key: getattr(self.run.head.run, key) for key in _OF_RUN}
         return {key: value for key, value in known.items() if value is not None} | self.typed
 
+    def value(self, key: str) -> Any:
+        """A setting as it was typed, or as text of the configuration; that it was not typed where none is stored."""
+        return self.told.get(key, as_text(self._stored[key]) if key in self._stored else NOT_TYPED)
+
     @cached_property
     def typed(self) -> dict[str, Any]:
         """The values that were typed for it, by dotted key; those of a job without a result are not looked for."""
@@ -74,8 +78,8 @@ def settings_of_both(a: Job, b: Job) -> tuple[dict[str, Any], dict[str, Any]]:
     """The settings of two jobs, of which the same is known: where one has no configuration, what both tell."""
     if a.has_configuration and b.has_configuration:
         return a.settings, b.settings
-    nothing = dict.fromkeys([*a.told, *b.told], NOT_TYPED)
-    return nothing | a.told, nothing | b.told
+    keys = dict.fromkeys([*a.told, *b.told])
+    return {key: a.value(key) for key in keys}, {key: b.value(key) for key in keys}
 
 
 @dataclass(frozen=True)
@@ -103,12 +107,14 @@ class Matched:
         keys: the settings that tell the jobs of either sweep apart.
         pairs: of A and of B.
         only_a: jobs of A that none of B is held to, each with why. only_b: jobs of B that are held to none.
+        typed: how many pairs are matched by what was typed for them alone.
     """
 
     keys: list[str]
     pairs: list[tuple[Job, Job]]
     only_a: list[tuple[Job, str]]
     only_b: list[Job]
+    typed: int = 0
 
     def name(self, job: Job) -> str:
         """What tells a job from the others of its sweep: ``accel.alignment=16, dtype=float32``."""
@@ -130,7 +136,9 @@ def matched(a: Sequence[Job], b: Sequence[Job]) -> Matched:
     ways: list[Callable[[Job], str]] = [
         lambda job: _key(job.known, keys), lambda job: _key(job.known, settings), lambda job: _key(job.typed, typed)
     ]  # fmt: skip
-    for way in ways if typed else ways[:2]:
+    by_settings = 0
+    for place, way in enumerate(ways if typed else ways[:2]):
+        by_settings = len(found) if place == 2 else by_settings
         waiting: dict[str, list[Job]] = defaultdict(list)
         for job in left.values():
             waiting[way(job)].append(job)
@@ -142,7 +150,8 @@ def matched(a: Sequence[Job], b: Sequence[Job]) -> Matched:
     in_a, in_b = (Counter(_key(job.known, settings) for job in jobs) for jobs in (a, b))
     only_a = [(job, _lacking(in_a[key], in_b[key])) for job in a
               if job.folder not in found and (key := _key(job.known, settings))]  # fmt: skip
-    return Matched(keys, [(job, found[job.folder]) for job in a if job.folder in found], only_a, [*left.values()])
+    pairs = [(job, found[job.folder]) for job in a if job.folder in found]
+    return Matched(keys, pairs, only_a, [*left.values()], len(found) - by_settings if typed else 0)
 
 
 def _lacking(in_a: int, in_b: int) -> str:

@@ -18,8 +18,8 @@ WRONG = ("wrong", "slope")
 SEEN = ("right", *WRONG)
 """States of an operation, as of :class:`~stages.artifacts.localization.NodeRow`."""
 Operation = tuple[str, str, str, str]
-_FURTHER = re.compile(r"(?: ?\((?:draw|run) \d+\))+$")
-"""Ends the name of a tensor of a further draw of inputs, or of the test side's further run."""
+_FURTHER = re.compile(r"(?: ?\((?:draw|run) \d+(?: again)?\))+$")
+"""Ends the path of a tensor of a further draw of inputs, or of the test side's further run."""
 
 
 def hold_numbers(scales: Scales, a: StoredRun, b: StoredRun) -> None:
@@ -39,15 +39,18 @@ def hold_numbers(scales: Scales, a: StoredRun, b: StoredRun) -> None:
 
 def tensor_name(row: Row) -> str:
     """``gradient head.weight``; of one that is all of its kind the kind alone."""
-    kind, path = str(row["kind"]), str(row["path"])
-    return kind if kind == path else f"{kind} {path}"
+    return _named(str(row["kind"]), str(row["path"]))
+
+
+def _named(kind: str, path: str) -> str:
+    return kind if path in (kind, "") else f"{kind} {path}"
 
 
 def _by_tensor(rows: list[Row]) -> dict[str, Row]:
     """Tensor → its worst row: one of a further draw, or of a further run, is there only where it failed."""
     found: dict[str, Row] = {}
     for row in rows:
-        name = _FURTHER.sub("", tensor_name(row))
+        name = _named(str(row["kind"]), _FURTHER.sub("", str(row["path"])))
         found[name] = max(found.get(name, row), row, key=_severity)
     return found
 

@@ -41,6 +41,7 @@ from inductor_debug.pipeline.run.error_words import headline
 from inductor_debug.pipeline.run.interruption import resumed_by
 from inductor_debug.pipeline.run.parent.forking import close_fork_server
 from inductor_debug.pipeline.run.plan import execution_order
+from inductor_debug.pipeline.run.restoring import resuming
 from inductor_debug.pipeline.run.sweep import PAGE, sweep_exit_code, write_sweep_table
 from inductor_debug.pipeline.terminal import print_json
 from inductor_debug.stages.artifacts.files import SUMMARY
@@ -97,12 +98,18 @@ def single(session: Session) -> int:
     if "BasicLauncher" not in str(composed.hydra.launcher._target_):
         logger.warning("a launcher runs the jobs of a sweep: without --multirun, this one run is made here")
     config = check(session, composed)
+    typed = [word for word in session.overrides if not word.startswith("hydra.run.dir=")]
+    words = [*typed, arguments.directory_word("hydra.run.dir", directory)]
     session.overrides += ["hydra.mode=RUN", _OURS_TO_STORE]
     with _seen(session, [config]) as task, session.readable_errors():
         try:
             result = session.hydra.run(config_name=session.name, task_function=task, overrides=session.overrides)
         except OSError as error:
             raise unwritable(directory, "hydra.run.dir", error) from error
+        except KeyboardInterrupt as error:
+            if not getattr(error, "__notes__", None):  # it came before the run began, or when it was over
+                resumed_by(error, *resuming(session.expected, session.flags, words))
+            raise
     code: int = result.return_value.tell()
     if session.as_json:
         stored = not result.return_value.refused and (directory / SUMMARY.path).is_file()
@@ -200,6 +207,9 @@ def sweep(session: Session) -> int:
                 gc.freeze()  # or each collection would go over all that was imported and composed so far
                 batches = _launched(session, task, directory, planned_for, typed)
             return batches if isinstance(batches, int) else _tabled(session, directory, batches)
+        except KeyboardInterrupt as error:
+            resumed_by(error, ["run", *_again(session.flags, typed, directory)])
+            raise
         except OSError as error:
             again = shlex.join(["inductor-debug", "run", *_again(session.flags, typed, directory)])
             logger.error("the sweep's table could not be written (%s)\nTry: %s, once there is room",
@@ -237,8 +247,7 @@ def _launched(
     """
     try:
         return session.hydra.multirun(config_name=session.name, task_function=task, overrides=session.overrides)
-    except KeyboardInterrupt as error:
-        resumed_by(error, _again(session.flags, typed, directory))
+    except KeyboardInterrupt:
         started = _started(directory, planned_for)
         if started:
             logger.warning("sweep interrupted in its run %d: %s", len(started), _so_far(directory, started))

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from inductor_debug.pipeline.cache.key import own_source
-from inductor_debug.pipeline.cache.seen import imported_packages, installed_state
+from inductor_debug.pipeline.cache.seen import imported_packages, installed_names
 from inductor_debug.pipeline.run.parent.forking import HEAD
 from inductor_debug.pipeline.run.processes import guard, worker
 from inductor_debug.stages.backends.plugins import adds_devices
@@ -35,7 +35,7 @@ def serve(connection: socket.socket) -> None:
     It ends where this package's files, or what is installed, are others than those that it imported, for a result is
     kept under what they hold.
     """
-    source, installed = own_source(), installed_state()
+    source, installed = own_source(), installed_names()
     light = [stage for stage in declared().values() if is_ours(stage) and not stage.uses_torch]
     _import(["pandas", *(stage.stage.partition(":")[0] for stage in light)])
     while True:
@@ -43,7 +43,7 @@ def serve(connection: socket.socket) -> None:
         if received is None:
             return
         request, files = received
-        if own_source() != source or installed_state() != installed:
+        if own_source() != source or installed_names() != installed:
             return
         if request["torch"]:
             _import(["torch"])

@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from inductor_debug.models.shapes import reader
-from inductor_debug.models.stored import parse_csv
 from inductor_debug.models.visible import is_secret
 from inductor_debug.pipeline.cache.folders import VARIABLES
-from inductor_debug.pipeline.cache.key import content_of, differing, key_of, own_source, parts_of
+from inductor_debug.pipeline.cache.key import clock_of, content_of, differing, key_of, own_source, parts_of
 from inductor_debug.pipeline.cache.seen import (
     Seen,
     content_of_variable,
     imported_packages,
-    installed_state,
+    installed_names,
     location_of,
     versions_of,
 )
@@ -33,7 +32,6 @@ from inductor_debug.pipeline.run.plan import Plan
 from inductor_debug.stages.artifacts.compiled_by import CompiledBy
 from inductor_debug.stages.artifacts.files import REPRO
 from inductor_debug.stages.artifacts.records import StageRecord
-from inductor_debug.stages.contract import Artifacts, StageContext
 from inductor_debug.stages.declaration import Declaration
 from inductor_debug.stages.encoding import jsonable
 from inductor_debug.stages.registry import declared
@@ -45,7 +43,7 @@ _ALIKE = 8
 ALSO = ("LD_PRELOAD", "LD_LIBRARY_PATH", "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH",
         "PYTHONOPTIMIZE")  # fmt: skip
 """Variables that change which libraries are loaded, or what a compiler or Python makes of the same source."""
-_WEIGHTS = re.compile("^(HF_|TRANSFORMERS_|HUGGINGFACE_)|^(TORCH_HOME|XDG_CACHE_HOME|HOME)$")
+_WEIGHTS = re.compile("^(HF_|TRANSFORMERS_|HUGGINGFACE_)|^TORCH_HOME$")
 """Variables by which packages find weights: a package's own look-ups are not noted."""
 _SHOWN = 4
 """Parts that differ which a line of the log names."""
@@ -67,58 +65,6 @@ class MadeBy:
         """What is known of a run, with what only a worker that needs torch could tell of itself."""
         names = ("model", "device", "settings", "options", "options_before")
         return dataclasses.replace(told, **{name: getattr(self.compiled_by, name) for name in names})
-
-
-class Of:
-    """Of stored artifacts, those of some stages; implements :class:`stages.contract.Artifacts`.
-
-    Args:
-        artifacts: of the whole run.
-        known: names of those that are shown.
-    """
-
-    def __init__(self, artifacts: Artifacts, known: Collection[str]) -> None:
-        self._artifacts, self._known = artifacts, frozenset(known)
-
-    def names(self, prefix: str = "") -> list[str]:
-        return [name for name in self._artifacts.names(prefix) if name in self._known]
-
-    def read_bytes(self, name: str) -> bytes:
-        if name not in self._known:
-            raise FileNotFoundError(name)
-        return self._artifacts.read_bytes(name)
-
-    def read_text(self, name: str) -> str:
-        return self.read_bytes(name).decode()
-
-    def read_json(self, name: str) -> Any:
-        self.read_bytes(name)
-        return self._artifacts.read_json(name)
-
-    def read_table(self, name: str) -> list[dict[str, str]]:
-        return parse_csv(self.read_bytes(name), Path(name))
-
-
-def narrowed(
-    context: StageContext, declaration: Declaration | None, records: Mapping[str, StageRecord]
-) -> StageContext:
-    """A stage's context with what it declares to read, and no more, of the settings and of earlier stages.
-
-    Args:
-        context: of the run.
-        declaration: of the stage; None, or one that reads all, gets all.
-        records: stage → record, of those before it.
-    """
-    if declaration is None or declaration.reads is None:
-        return dataclasses.replace(context, earlier=records)
-    followed = {name: records[name] for name in declaration.follows if name in records}
-    known = [artifact for record in followed.values() for artifact in record.artifacts]
-    return dataclasses.replace(
-        context,
-        settings=context.settings.narrowed(declaration.reads),
-        artifacts=Of(context.artifacts, known),
-        earlier=followed,
-    )
 
 
 class Reuse:
@@ -161,7 +107,7 @@ class Reuse:
         if self.cache is not None and watching:
             apart = [environment[name] for name in VARIABLES if name in environment]
             self._seen = Seen([str(directory.path), str(self.cache.root), *apart])
-            self._installed = installed_state()
+            self._installed = installed_names()
 
     def look(self, remaining: Sequence[str]) -> None:
         """Find the results of remaining stages that are there already, and say of the others why not."""
@@ -200,7 +146,6 @@ class Reuse:
         if damage:
             logger.warning("%s is in the cache, but %s; it runs", name, damage)
             del self.hits[name]
-            self.cache.forget(path)  # else it would stand in the way of what it comes to now
             return None
         self._given[name] = entry
         record = dataclasses.replace(record_of(entry), key=self._keys[name], cached=entry.run)
@@ -293,11 +238,11 @@ class Reuse:
             alone = entry_of(record, self._parts[record.name], self.directory, sources=self._seen.files(),
                              packages=imported_packages(), variables=self._seen.variables(),
                              modules=self._seen.modules(), cwd=self._seen.cwd(),
-                             made_by=jsonable(made_by))  # fmt: skip
+                             clock=self._clock(record.name), made_by=jsonable(made_by))  # fmt: skip
             entry = alone.resting_on(filter(None, earlier))
             known = self._parts[record.name]["files"] | entry.sources
             edited = self._seen.edited(entry.sources) + [path for path in known if content_of(path) != known[path]]
-            if self._installed != installed_state() or own_source() != self._parts[record.name]["source"]:
+            if self._installed != installed_names() or own_source() != self._parts[record.name]["source"]:
                 edited.insert(0, "a package, or this tool,")
             if edited:  # which of its states the result is of is not known
                 self.tell(record.name, f"its result is not kept for later runs: {edited[0]} was written meanwhile")
@@ -328,6 +273,11 @@ class Reuse:
         """Of a stage whose results are kept."""
         declaration = None if name in self.plan.stage_classes else declared().get(name)
         return None if declaration is None or declaration.reads is None else declaration
+
+    def _clock(self, name: str) -> dict[str, str]:
+        declaration = self._declaration(name)
+        described = self.plan.described
+        return {} if declaration is None or described is None else clock_of(declaration, described.machine)
 
     def _variables(self, declaration: Declaration) -> dict[str, str]:
         """Those of the process in which the stage runs; of one that runs in either kind, those that both have."""
@@ -371,8 +321,11 @@ class Reuse:
         return self._places[name]
 
     def _changed(self, entry: Entry) -> list[str]:
-        """What the user's code took that is another by now."""
+        """What the user's code took that is another by now, and whose times they are if not this machine's."""
+        clock = self._clock(entry.stage)
         return [
+            *(f"a time's {name} was {value}, and is {clock.get(name)}" for name, value in entry.clock.items()
+              if clock.get(name) != value),
             *([f"its working directory was {entry.cwd}"] if entry.cwd not in ("", os.getcwd()) else []),
             *(f"the module {name} was {place}" for name, place in entry.modules.items()
               if self._location(name) != place),

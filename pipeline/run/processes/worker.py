@@ -44,6 +44,7 @@ from inductor_debug.pipeline.run.events import (
     Warned,
 )
 from inductor_debug.pipeline.run.plan import ALWAYS_LAST, Plan
+from inductor_debug.pipeline.run.processes.narrowing import narrowed
 from inductor_debug.pipeline.run.processes.preflight import build_case, check_backend, check_eager, needs_eager
 from inductor_debug.pipeline.run.processes.process import (
     Emit,
@@ -53,7 +54,7 @@ from inductor_debug.pipeline.run.processes.process import (
     prepare_process,
     writer,
 )
-from inductor_debug.pipeline.run.processes.reuse import MadeBy, Reuse, narrowed
+from inductor_debug.pipeline.run.processes.reuse import MadeBy, Reuse
 from inductor_debug.pipeline.run.restoring import Expected
 from inductor_debug.stages.artifacts.compiled_by import CompiledBy
 from inductor_debug.stages.artifacts.records import ReproRecord, StageRecord

@@ -58,11 +58,11 @@ def test_rules_of_a_backend_may_have_waivers_that_expire(monkeypatch: pytest.Mon
         ("kerneldiff", "cpu", "cpu", True),
         ("kerneldiff", "cpu", "cuda", False),
         ("kerneldiff", "cuda", "cpu", False),
-        ("benchmark", "cpu", None, False),
-        ("lower", "cpu", None, False),  # it holds the time of the compilation
+        ("benchmark", "cpu", None, True),  # whose times are of one, by its clock
+        ("benchmark", "cpu", "cuda", False),
     ],
 )
-def test_what_an_accelerator_or_a_clock_had_part_in_is_of_one_machine(
+def test_what_an_accelerator_had_part_in_is_of_one_machine(
     stage: str, device: str, reference: str | None, shared: bool
 ) -> None:
     settings = Settings(model=ModelConfig(), device=device, reference=ReferenceConfig(device=reference))
@@ -147,27 +147,29 @@ def test_which_accelerators_a_process_has_counts_on_one(name: str, monkeypatch: 
     assert key.differing(of("cpu"), on_cpu) == []
 
 
-@pytest.mark.parametrize(
-    ("stage", "device", "same"),
-    [("kerneldiff", "cpu", True), ("kerneldiff", "cuda", False), ("benchmark", "cpu", False)],
-)
-def test_a_time_and_what_an_accelerator_had_part_in_are_of_one_kernel(stage: str, device: str, same: bool) -> None:
+@pytest.mark.parametrize(("device", "same"), [("cpu", True), ("cuda", False)])
+def test_what_an_accelerator_had_part_in_is_of_one_kernel(device: str, same: bool) -> None:
     before, after = (
-        key.key_of(of(device, stage, dataclasses.replace(describe_machine(), platform=name)))
+        key.key_of(of(device, machine=dataclasses.replace(describe_machine(), platform=name)))
         for name in ("Linux-6.1", "Linux-6.8")
     )
     assert (before == after) == same
 
 
-@pytest.mark.parametrize(("timed", "shared"), [(True, False), (False, True)])
-def test_a_time_that_is_measured_without_torch_is_of_one_machine(timed: bool, shared: bool) -> None:
-    """As by a stage of a package, which has a simulator of its own."""
-    stage = Declaration("simulated", "package:Stage", object, uses_torch=False, timed=timed, reads=("device",))
-    here, there = (
-        key.key_of(of("cpu", machine=dataclasses.replace(describe_machine(), hostname=name), declaration=stage))
-        for name in ("here", "there")
-    )
-    assert (here == there) == shared
+def test_a_time_is_of_one_machine_and_what_is_timed_of_one_boot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Containers of two machines may have one host name. A package's stage may time without torch."""
+    (tmp_path / "boot").write_text("one\n")
+    monkeypatch.setattr(key, "_BOOT", tmp_path / "boot")
+    monkeypatch.setattr(key, "_QUOTA", tmp_path / "none")
+    machine = dataclasses.replace(describe_machine(), hostname="here", platform="Linux-6.1")
+    of_compiling = {"machine": "here", "kernel": "Linux-6.1"}
+    simulated = Declaration("simulated", "package:Stage", object, uses_torch=False, timed=True, reads=("device",))
+    assert key.clock_of(declared()["kerneldiff"], machine) == {}
+    assert key.clock_of(declared()["lower"], machine) == of_compiling
+    for stage in (declared()["benchmark"], declared()["profile"], simulated):
+        assert key.clock_of(stage, machine) == of_compiling | {"boot": "one", "quota of processors": ""}
 
 
 def test_processors_of_one_name_differ_by_their_instructions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -180,19 +182,6 @@ def test_processors_of_one_name_differ_by_their_instructions(tmp_path: Path, mon
         keys.append(key.key_of(of("cpu")))
     key._features.cache_clear()
     assert len(set(keys)) == 4
-
-
-@pytest.mark.parametrize(("stage", "same"), [("kerneldiff", True), ("lower", True), ("benchmark", False)])
-@pytest.mark.parametrize("file", ["_BOOT", "_QUOTA"])
-def test_what_is_timed_is_of_one_boot_and_one_quota(
-    file: str, stage: str, same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Containers of two machines may have one host name."""
-    monkeypatch.setattr(key, file, tmp_path / "file")
-    (tmp_path / "file").write_text("one\n")
-    first = key.key_of(of("cpu", stage))
-    (tmp_path / "file").write_text("two\n")
-    assert (key.key_of(of("cpu", stage)) == first) == same
 
 
 def test_a_link_that_leads_nowhere_hides_nothing_of_its_folder(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_a_file_that_was_edited_in_a_run_is_not_given_to_another(tmp_path: Path)
     other = RunDirectory(tmp_path / "two")
     assert cache.give(path, entry, other) == "capture/a.txt is not what was kept"
     assert not (other.path / "capture/a.txt").exists()
-    assert cache.kept()[0].hits == 0
+    assert cache.kept() == []  # it would stand in the way of what its stage comes to now
 
 
 def test_a_script_is_copied_for_it_is_there_to_be_edited(tmp_path: Path) -> None:
@@ -123,16 +123,6 @@ def test_a_result_is_for_whoever_may_read_the_folder(tmp_path: Path) -> None:
     assert path.stat().st_mode & 0o777 == 0o755 and (path / "entry.json").stat().st_mode & 0o777 == 0o644
 
 
-def test_a_damaged_result_that_is_forgotten_makes_room_for_another(tmp_path: Path) -> None:
-    cache = Cache(tmp_path / "cache")
-    kept(cache, tmp_path / "one")
-    path, entry = only(cache)
-    next(path.glob("*.file")).write_text("edited")
-    assert "is not what was kept" in cache.give(path, entry, RunDirectory(tmp_path / "two"))
-    cache.forget(path)
-    assert list(cache.entries("capture", "key")) == []
-
-
 @pytest.mark.parametrize(("number", "told"), [(errno.ENOSPC, None), (errno.EACCES, "capture/a.txt can't be taken (")])
 def test_what_the_system_refuses_to_give_is_told(
     number: int, told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,6 +139,7 @@ def test_what_the_system_refuses_to_give_is_told(
             cache.give(*only(cache), RunDirectory(tmp_path / "two"))
     else:
         assert cache.give(*only(cache), RunDirectory(tmp_path / "two")).startswith(told)
+    assert len(cache.kept()) == 1  # it is whole
 
 
 def test_entries_that_are_torn_or_of_another_shape_are_none(tmp_path: Path) -> None:

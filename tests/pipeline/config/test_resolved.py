@@ -15,16 +15,20 @@ dtype: ${ oc.env:MY_DTYPE,float32}
 accel: {alignment: 16, row: "${.alignment}", next: "${oc.select:accel.alignment}"}
 model:
   build: {path: "x/${oc.env:MY_SEED}", sizes: [1, "${oc.decode:${oc.env:MY_SEED}}"], part: "${accel}"}
-  secrets: {token: "${oc.env:MY_SEED}", of_name: "${oc.env:MY_API_KEY}"}
+  sizes: {num_tokens: "${oc.env:MY_SEED}", num_key_value_heads: "${oc.env:MY_SEED}"}
+  secrets: {token: "${oc.env:MY_TOKEN}", of_name: "${oc.env:MY_API_KEY}", copied: "${.of_name}", all: "${model.login}"}
+  login: {user: me, password: "${oc.env:MY_WORD}"}
 """
 
 
 def test_each_interpolation_has_its_value_and_no_secret_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SEED", "7")
-    monkeypatch.setenv("MY_API_KEY", "very secret")
+    for name in ("MY_API_KEY", "MY_TOKEN", "MY_WORD"):
+        monkeypatch.setenv(name, f"very secret {name}")
     assert resolved(OmegaConf.create(TEXT)) == {
         "seed": 7, "dtype": "float32", "accel.row": 16, "accel.next": 16, "model.build.path": "x/7",
         "model.build.sizes": [1, 7], "model.build.part": {"alignment": 16, "row": 16, "next": 16},
+        "model.sizes.num_tokens": "7", "model.sizes.num_key_value_heads": "7",
     }  # fmt: skip
 
 

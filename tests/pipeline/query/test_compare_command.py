@@ -181,7 +181,8 @@ def test_without_a_stored_configuration_what_was_typed_tells_the_case_too(
     typed = {"run/overrides": ["model=nets", "model.batch_size=4"]}
     b = stored_result(tmp_path / "b", without=(".hydra/config.yaml",), summary=typed)
     d = stored_result(tmp_path / "d", summary=typed)
-    for one, other, code in ((a, b, 1), (a, d, 1), (a, c, 0), (b, d, 0)):
+    e = stored_result(tmp_path / "e", settings={"model/batch_size": 4})  # as a rerun of b, for which nothing was typed
+    for one, other, code in ((a, b, 1), (a, d, 1), (a, c, 0), (b, d, 0), (b, e, 0)):
         found = compare_as_json(one, other, capsys=capsys)
         rows = [(row["what"], row["A"], row["B"]) for row in found["tables"]["not_established"]]
         assert rows == ([("model.batch_size", "not typed", "4")] if code else []) and found["exit_code"] == code
@@ -201,7 +202,9 @@ def test_a_job_is_matched_where_the_file_that_its_group_names_was_edited(
     found = compare_as_json(a, b, capsys=capsys)
     assert [row["what"] for row in found["tables"]["worse"]] == ["guards", "guards"]
     assert any(line.startswith("held by other measures: accel.waivers") for line in found["told"])
-    assert found["told"][0].endswith("2 jobs of B held to A's with the same accel.name, accel.waivers")
+    assert found["told"][0].endswith(
+        "2 jobs of B held to A's with the same accel.name, accel.waivers, or by what was typed alone (1 job)"
+    )
 
 
 def test_what_is_from_the_cache_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -204,6 +204,13 @@ NO_WORSE: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "one finding of two rows": ({}, {"violations": [violation(), violation(operand="output", node="mm_1")]}),
     "bits that became noise": (
         {"outputs": [output(verdict="exact", ratio="", rmse=0)], "summary": {"numerics/verdict": "exact"}}, {}),
+    "a loss that was wrong for further inputs": (
+        {"outputs": [output(kind="loss", path="loss"), output(kind="loss", path="loss (draw 2)", verdict="defect")],
+         **DEFECT},
+        {"outputs": [output(kind="loss", path="loss", verdict="defect")], **DEFECT}),
+    "a failure of the same inputs again": (
+        {"outputs": [output(), output(path="logits (draw 1 again)", verdict="defect")], **DEFECT},
+        {"outputs": [output(), output(path="logits (draw 2)", verdict="defect")], **DEFECT}),
     "an error within noise": ({"outputs": [output(ratio=0.2)]}, {"outputs": [output(ratio=1.9)]}),
     "an operation's error within noise": ({"nodes": [node(ratio=0.1)]}, {"nodes": [node(ratio=1.9)]}),
     "a compilation within its limit": ({}, {"lowering": {"compile_s": 30.0}}),

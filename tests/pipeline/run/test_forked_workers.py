@@ -54,10 +54,13 @@ def forked(path: Path, *stages: str, **config: Any) -> Outcome:
     return execute(path, *stages, keep_rejected=True, **config)
 
 
-def test_a_server_whose_source_has_changed_forks_no_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("of", ["own_source", "installed_names"])
+def test_a_server_whose_source_or_packages_have_changed_forks_no_worker(
+    of: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A worker of it would run what was there before, and its results be kept under what is there now."""
-    sources = iter(["first", "first", "second"])
-    monkeypatch.setattr(serving, "own_source", lambda: next(sources))
+    states = iter(["first", "first", "second"])
+    monkeypatch.setattr(serving, of, lambda: next(states))
     monkeypatch.setattr(serving, "_import", lambda modules: None)
     monkeypatch.setattr(os, "waitpid", lambda child, how: (child, 0))
     ours, theirs = socket.socketpair()

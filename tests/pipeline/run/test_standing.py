@@ -6,6 +6,7 @@ On CUDA each run does so: what is timed has a process of its own, without it. He
 import json
 import logging
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 from composing import compose
 
+from inductor_debug.pipeline.cache.folders import shared_cache
 from inductor_debug.pipeline.run import runner, standing
 
 MODEL = """
@@ -101,3 +103,35 @@ def test_a_time_is_not_kept_of_a_model_that_was_edited_between_the_runs_processe
     assert f"benchmark: its result is not kept for later runs: {place / 'mine.py'} was written meanwhile" in caplog.text
     (place / "mine.py").write_text(MODEL)
     assert cached(place / "two", stages) == ["kerneldiff"]
+
+
+def test_a_time_of_another_machine_is_not_given_out(
+    place: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What rests on no time is, as where a lost job is started again elsewhere."""
+    stages = "lower,kerneldiff,benchmark,report"
+    monkeypatch.setattr(sys.modules[__name__], "WORDS", (*WORDS[:-1], "backend=inductor"))
+    cached(place / "one", stages)
+    entries = [*(shared_cache(None) / "stages").glob("*/*/*/entry.json")]
+    assert len(entries) == 3
+    for path in entries:
+        entry = json.loads(path.read_text())
+        entry["clock"] |= {"machine": "elsewhere"} if entry["clock"] else {}
+        path.write_text(json.dumps(entry))
+    assert cached(place / "two", stages) == ["kerneldiff"]
+    for stage in ("lower", "benchmark"):
+        assert f"{stage}: not in the cache: a time's machine was elsewhere, and is " in caplog.text
+
+
+def test_nothing_is_kept_of_a_run_during_which_a_package_was_installed(
+    place: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (place / "packages" / "my_nets-1.0.dist-info").mkdir(parents=True)
+    (place / "packages" / "my_nets-1.0.dist-info" / "METADATA").write_text("Name: my-nets\nVersion: 1.0\n")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, (place, place / "packages"))))
+    before, after = (str(place / "packages" / f"my_nets-{version}.dist-info") for version in ("1.0", "1.1"))
+    upgrade = f"import os\nos.rename({before!r}, {after!r})\n"
+    (place / "mine.py").write_text(MODEL.replace("def build():", f"{upgrade}\n\ndef build():"))
+    cached(place / "one", "capture,report")
+    told = "capture: its result is not kept for later runs: a package, or this tool, was written meanwhile"
+    assert told in caplog.text

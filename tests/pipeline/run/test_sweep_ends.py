@@ -14,6 +14,7 @@ from inductor_debug.pipeline import cli
 from inductor_debug.pipeline.config.arguments import directory_word
 from inductor_debug.pipeline.run import runner
 from inductor_debug.pipeline.run.commands import jobs
+from inductor_debug.pipeline.run.restoring import Expected, resuming
 
 WORDS = ["run", "--multirun", "accel.alignment=8,16", "stages=[report]", "hydra.sweep.dir=here"]
 
@@ -37,6 +38,46 @@ def test_a_signal_after_the_last_stage_of_a_job_starts_no_further_one(
         f"To go on from there: inductor-debug run --multirun accel.alignment=8,16 {shlex.quote('stages=[report]')}"
         in told
     )
+
+
+def test_an_interruption_while_the_table_is_written_ends_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jobs, "write_sweep_table", interrupted)
+    assert cli.main(WORDS) == 130
+    assert "To go on from there: inductor-debug run --multirun accel.alignment=8,16" in capsys.readouterr().err
+
+
+def test_an_interruption_before_a_run_begins_ends_with_the_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(runner, "claim_run", interrupted)
+    assert cli.main(["run", "accel=warn16", "stages=[report]", "hydra.run.dir=a,b"]) == 2  # commas are for a sweep
+    assert cli.main(["run", "accel=warn16", "stages=[report]", "hydra.run.dir='my run'"]) == 130
+    told = capsys.readouterr().err.rstrip()
+    command = ["inductor-debug", "run", "accel=warn16", "stages=[report]", "hydra.run.dir='my run'"]
+    assert told.endswith(f"To go on from there: {shlex.join(command)}")
+
+
+@pytest.mark.parametrize(
+    ("expected", "words", "told"),
+    [
+        (None, ["run", "--config-dir", "mine", "dtype=float16"], "To go on from there"),
+        (Expected("RUN", None, refuse=True), ["rerun", "RUN", "dtype=float16"], "To make it again"),
+        (Expected("RUN", None, refuse=False), ["run", "--config-dir", "mine", "dtype=float16"], "To make it again"),
+    ],
+)
+def test_a_run_that_is_made_again_is_made_anew(expected: Expected | None, words: list[str], told: str) -> None:
+    """With the variables that it had, which rerun restores."""
+    assert resuming(expected, ["--config-dir", "mine"], ["dtype=float16"]) == (words, told)
 
 
 def test_a_table_that_can_not_be_written_is_told_with_the_command_that_goes_on(

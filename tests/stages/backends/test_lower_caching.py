@@ -74,6 +74,18 @@ def test_a_graph_that_is_compiled_anew_makes_no_warm_compilation(
     assert use.kind == kind and use.reason.startswith(reason)
 
 
+def test_a_compilation_that_looks_no_graph_up_has_missed_none(
+    folders: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As lower's, which stores what it compiles for other processes."""
+    told = iter((GraphLookups(0, 0, 0), GraphLookups(0, 1, 0)))
+    monkeypatch.setattr(GraphLookups, "now", lambda: next(told))
+    fill(folders[0], "kernel.so")
+    with cache_use(by_inductor=True, looks_up=False) as use:
+        pass
+    assert use.kind == "warm"
+
+
 @pytest.mark.parametrize("made", [(), ("kernel.so",)])
 def test_each_folder_is_named_with_what_it_held(folders: list[Path], made: tuple[str, ...]) -> None:
     """Without a cache folder of the user's the headers are in TorchInductor's own: they are counted once."""

@@ -34,7 +34,10 @@ def test_where_the_first_process_filled_the_caches_the_others_are_warm() -> None
     assert test.cold_compile_s == 30.0 and test.warm_compile_s == pytest.approx(2.3, rel=1e-2)
     assert test.warm_compile_ci95_s is not None
     assert 1.7 < test.warm_compile_ci95_s[0] < 2.3 < test.warm_compile_ci95_s[1] < 3.0
-    assert test.warm_compile_reason == "no compiler ran in 5 of 6 sampling processes; of another: cold, nothing there"
+    assert test.warm_compile_reason == (
+        "no compiler ran in 5 of 6 sampling processes; of another: cold, nothing there; timed in 3 of them, which "
+        "began with it"
+    )
     assert test.first_call_ms == pytest.approx(103.0, rel=1e-3) and test.median_ms == pytest.approx(1.0)
     reference = sides["reference"]
     assert reference.cold_compile_s is reference.warm_compile_s is reference.warm_compile_reason is None
@@ -62,7 +65,9 @@ def test_a_first_call_is_of_the_processes_in_which_nothing_ran_before() -> None:
 def test_where_another_stage_compiled_its_step_is_the_cold_one() -> None:
     test = figures([compiled(index, 2.0, WARM) for index in range(3)], 40.0, COLD)["test"]
     assert (test.cold_compile_s, test.warm_compile_s) == (40.0, pytest.approx(2.0))
-    assert test.warm_compile_reason == "no compiler ran in 3 of 3 sampling processes"
+    assert test.warm_compile_reason == (
+        "no compiler ran in 3 of 3 sampling processes; timed in 1 of them, which began with it"
+    )
 
 
 @pytest.mark.parametrize("kind", ["warm", "partly warm", "unknown"])
