@@ -8,6 +8,8 @@ from omegaconf import OmegaConf
 
 _SECRET = re.compile(r"(^|[._])(\w*_)?(token|secret|passw(or)?d|credentials?|key)$", re.IGNORECASE)
 """Names of settings and of variables whose values are told nowhere; ``num_tokens`` is none."""
+_LEAST = 6
+"""Characters from which on a value is no number or word that other settings may have by chance."""
 _NAME = re.compile(r"\w+")
 
 
@@ -21,7 +23,8 @@ def resolved(composed: Any) -> dict[str, Any]:
     """
     texts, values = (OmegaConf.to_container(composed, resolve=resolve) for resolve in (False, True))
     leaves = [leaf for leaf in _leaves(texts, values) if "${" in str(leaf[1])]
-    secrets = {str(value) for key, text, value in _leaves(texts, values) if _is_secret(key, text)} - {"", "None"}
+    secrets = {str(value) for key, text, value in _leaves(texts, values) if _is_secret(key, text)}
+    secrets = {secret for secret in secrets if len(secret) >= _LEAST}
     return {key: value for key, text, value in leaves
             if not _is_secret(key, text) and not any(secret in str(value) for secret in secrets)}  # fmt: skip
 

@@ -17,6 +17,7 @@ model:
   build: {path: "x/${oc.env:MY_SEED}", sizes: [1, "${oc.decode:${oc.env:MY_SEED}}"], part: "${accel}"}
   sizes: {num_tokens: "${oc.env:MY_SEED}", num_key_value_heads: "${oc.env:MY_SEED}"}
   secrets: {token: "${oc.env:MY_TOKEN}", of_name: "${oc.env:MY_API_KEY}", copied: "${.of_name}", all: "${model.login}"}
+  head: {key: 7}
   login: {user: me, password: "${oc.env:MY_WORD}"}
 """
 

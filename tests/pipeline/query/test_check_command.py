@@ -10,12 +10,10 @@ import pandas as pd
 import pytest
 from stored_captures import stored_run
 
-from inductor_debug.models.errors import ConfigurationError
 from inductor_debug.pipeline.cli import main
 from inductor_debug.stages.accelerators.config import AccelConfig, Rule
 from inductor_debug.stages.accelerators.profile import Profile, stored_profile, validate_profile
 from inductor_debug.stages.constrain.coverage import coverage
-from inductor_debug.stages.constrain.grid import parse_grid
 from inductor_debug.stages.graphs.records import GraphRecord, NodeRecord, TensorRecord
 
 
@@ -76,15 +74,6 @@ def test_what_a_graph_break_hides_is_not_called_fit(
     told = capsys.readouterr().err
     again = f"Try: inductor-debug rerun {run} 'stages=[capture]'\n"
     assert "capture/breaks.json: not JSON" in told and told.count("Try: ") == 1 and told.endswith(again)
-
-
-def test_a_field_of_a_grid_may_come_twice_and_a_value_is_one_point() -> None:
-    assert parse_grid(["alignment=1:4", "max_rank=2", "alignment=4,8"]) == {
-        "alignment": [1, 2, 3, 4, 8],
-        "max_rank": [2],
-    }
-    with pytest.raises(ConfigurationError, match="got 120,000 points"):
-        parse_grid(["alignment=1:60000", "alignment=1:60000"])
 
 
 def test_a_grid_over_bytes_takes_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -394,12 +383,3 @@ def test_a_run_alone_is_checked_against_one_profile(tmp_path: Path, capsys: pyte
         wrong += "The last dimension of activations and parameters must be a multiple of 16 elements, or 1."
         told = wrong if findings else f"The model fits the profile {name}: no rule is broken."
         assert told in printed.err.splitlines()
-
-
-@pytest.mark.parametrize("word", ["dtypes=float32,bfloat16", "tile=[8,128]", "max_ranks=2"])
-def test_what_is_to_be_typed_for_a_grid_can_be(word: str) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        parse_grid([word])
-    told = str(caught.value).partition("Try: --grid ")[2]
-    ((name, values),) = parse_grid([told]).items()
-    assert values and validate_profile(AccelConfig(**{name: values[0]}), {})
